@@ -1,0 +1,72 @@
+//! Named maxima. What is larger is refused with a sentence; nothing is cut silently.
+
+use std::time::Duration;
+
+use crate::error::Invalid;
+
+/// The limits a server enforces. The defaults suit most; an operator may lower or raise the sizes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest payload of one job, in bytes. Larger ones are refused.
+    pub payload_bytes_max: usize,
+    /// Largest result of one job, in bytes.
+    pub result_bytes_max: usize,
+    /// Largest checkpoint, in bytes.
+    pub checkpoint_bytes_max: usize,
+    /// Largest progress note, in bytes.
+    pub progress_bytes_max: usize,
+    /// Most jobs in one enqueue call.
+    pub batch_jobs_max: usize,
+    /// Most bytes in one enqueue call or one frame.
+    pub batch_bytes_max: usize,
+}
+
+impl Limits {
+    /// Longest error text kept; longer ones keep their last part, where the cause usually is.
+    pub const ERROR_BYTES_MAX: usize = 4096;
+    /// Shortest lease: three beats must fit in it.
+    pub const LEASE_MIN: Duration = Duration::from_millis(500);
+    /// Longest lease: a lost worker's jobs wait this long.
+    pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+    /// The lease of a job whose queue and producer say nothing.
+    pub const LEASE_DEFAULT: Duration = Duration::from_secs(20);
+    /// Longest delay of a scheduled job: ten years.
+    pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    /// Longest time limit of one attempt: thirty days.
+    pub const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
+    /// Counted starts of a job whose queue and producer say nothing.
+    pub const ATTEMPTS_DEFAULT: u32 = 5;
+    /// Most counted starts that may be asked for.
+    pub const ATTEMPTS_MAX: u32 = 1000;
+    /// Losses in a row, without progress, after which a job counts as a poison pill.
+    pub const LOST_DEFAULT: u32 = 5;
+    /// Most queues one worker may serve.
+    pub const QUEUES_PER_WORKER_MAX: usize = 64;
+    /// Most free slots one worker may offer.
+    pub const SLOTS_MAX: u32 = 100_000;
+
+    /// Refuses a lease that is too short to beat in or absurdly long.
+    pub fn check_lease(lease: Duration) -> Result<Duration, Invalid> {
+        if lease < Self::LEASE_MIN || lease > Self::LEASE_MAX {
+            return Err(Invalid::new(format!(
+                "lease of {lease:?} is out of range; choose between {:?} and {:?}",
+                Self::LEASE_MIN,
+                Self::LEASE_MAX
+            )));
+        }
+        Ok(lease)
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            payload_bytes_max: 1 << 20,
+            result_bytes_max: 1 << 20,
+            checkpoint_bytes_max: 256 << 10,
+            progress_bytes_max: 4 << 10,
+            batch_jobs_max: 10_000,
+            batch_bytes_max: 8 << 20,
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! A queue's own settings: what applies to its jobs when the producer says nothing.
+
+use std::time::Duration;
+
+use crate::error::Invalid;
+use crate::limits::Limits;
+use crate::retry::RetryPolicy;
+
+/// The settings of one queue. `None` means the server's default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueueSettings {
+    /// A paused queue takes jobs but offers none. Durable.
+    pub paused: bool,
+    /// The lease of each claim from this queue.
+    pub lease: Option<Duration>,
+    /// Counted starts before a failing job is buried.
+    pub max_attempts: Option<u32>,
+    /// How failed jobs come back.
+    pub retry: Option<RetryPolicy>,
+}
+
+/// A change to some of a queue's settings. `None` leaves a setting as it is; `Some(None)` puts it back to the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct QueuePatch {
+    /// Pause or resume.
+    pub paused: Option<bool>,
+    /// New lease.
+    pub lease: Option<Option<Duration>>,
+    /// New attempt limit.
+    pub max_attempts: Option<Option<u32>>,
+    /// New retry policy.
+    pub retry: Option<Option<RetryPolicy>>,
+}
+
+impl QueuePatch {
+    /// Refuses settings out of range.
+    pub fn check(self) -> Result<Self, Invalid> {
+        if let Some(Some(lease)) = self.lease {
+            Limits::check_lease(lease)?;
+        }
+        if let Some(Some(policy)) = self.retry {
+            policy.check()?;
+        }
+        if let Some(Some(attempts)) = self.max_attempts
+            && !(1..=Limits::ATTEMPTS_MAX).contains(&attempts)
+        {
+            return Err(Invalid::new(format!(
+                "max attempts of {attempts} is out of range; choose between 1 and {}",
+                Limits::ATTEMPTS_MAX
+            )));
+        }
+        Ok(self)
+    }
+
+    /// The settings after this change.
+    pub fn apply(&self, settings: &QueueSettings) -> QueueSettings {
+        QueueSettings {
+            paused: self.paused.unwrap_or(settings.paused),
+            lease: self.lease.unwrap_or(settings.lease),
+            max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
+            retry: self.retry.unwrap_or(settings.retry),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The job store: one port of domain verbs, the in-memory store, and the conformance suite that defines both.
+//!
+//! A store is done when [`conformance`] passes against it. What a verb promises is written at the verb, in
+//! [`JobStore`]; how a store keeps the promise is its own affair.
+
+pub mod conformance;
+mod error;
+mod memory;
+mod port;
+
+pub use error::StoreError;
+pub use memory::{MemoryStore, Mutation};
+pub use port::{
+    Cancelled, Claimed, Claim, Deadlines, EnqueueAnswer, EnqueueBatch, Enqueued, Expired, Finished, JobFilter,
+    JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection,
+};

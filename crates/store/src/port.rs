@@ -1,0 +1,356 @@
+//! The port itself: what a job store must do, as verbs over batches.
+//!
+//! Rules that hold for every verb:
+//!
+//! * A verb happens as a whole and durably before its answer, or not at all ([`StoreError`]).
+//! * A refusal of one job is a value in the answer; the other jobs of the batch are not affected.
+//! * The store stamps all times itself: leases and fences from its lease clock, dates from the wall clock.
+//! * Answers are in the order of the input, one for each.
+//! * A write by a holder needs the job to be running, the holder to match and the fence to match; nothing else is
+//!   compared, and all three are.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use model::{
+    Fence, Hold, Job, JobId, Kind, LeaseTime, NewJob, QueueName, QueuePatch, QueueSettings, Report, RequestId, State,
+    WorkerKey,
+};
+
+use crate::error::StoreError;
+
+/// A durable home for jobs. See the module's rules.
+#[async_trait]
+pub trait JobStore: Send + Sync + 'static {
+    /// Inserts the jobs as available or scheduled. A request id seen in the last 24 h answers as the first time and
+    /// changes nothing. A job whose id exists, or whose unique key is taken, is answered with the one already there.
+    async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError>;
+
+    /// Makes scheduled jobs whose time has come (by the wall clock) available, at most `limit`.
+    async fn promote(&self, limit: usize) -> Result<Promoted, StoreError>;
+
+    /// Takes up to `claim.limit` available jobs of the named queues for `claim.holder`: priority first, then time,
+    /// then id. Paused queues and terminal holders get nothing. Each claim has a new fence, attempt + 1 and a lease
+    /// (the job's own, else the queue's, else `claim.lease`).
+    async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError>;
+
+    /// Extends the leases of the holds that still stand, each to now + its lease (`lease` where neither job nor queue
+    /// has one of its own).
+    async fn renew(&self, holder: &WorkerKey, holds: Vec<Hold>, lease: Duration) -> Result<Vec<Renewed>, StoreError>;
+
+    /// Ends attempts as their holder reports.
+    async fn finish(&self, holder: &WorkerKey, reports: Vec<Report>) -> Result<Vec<Finished>, StoreError>;
+
+    /// Keeps progress notes and checkpoints of holds that still stand; true for each that was accepted. Resets the
+    /// job's count of losses.
+    async fn progress(&self, holder: &WorkerKey, notes: Vec<Progress>) -> Result<Vec<bool>, StoreError>;
+
+    /// The running jobs whose lease is over, oldest first, at most `limit`. A read.
+    async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError>;
+
+    /// Takes jobs back from silent holders, as lost. Only those whose fence and lease are still as seen, and whose
+    /// lease is over. Answers those that were taken back.
+    async fn reap(&self, seen: Vec<Expired>) -> Result<Vec<Reaped>, StoreError>;
+
+    /// Declares the holder terminal, durably: it can never claim again. Idempotent.
+    async fn retire(&self, holder: &WorkerKey) -> Result<(), StoreError>;
+
+    /// Takes back everything a terminal holder still holds, whatever the leases say; a holder that is not terminal
+    /// loses nothing. `counted` says whether the losses count against the jobs.
+    async fn reap_holder(&self, holder: &WorkerKey, counted: bool) -> Result<Vec<Reaped>, StoreError>;
+
+    /// Gives every running job this much more lease: time during which we ourselves were not listening.
+    async fn extend_leases(&self, by: Duration) -> Result<u64, StoreError>;
+
+    /// Calls jobs off: waiting ones at once, running ones by asking their holder.
+    async fn cancel(&self, ids: Vec<JobId>) -> Result<Vec<Cancelled>, StoreError>;
+
+    /// Offers dead or cancelled jobs again: attempt and losses start over, the fence goes on. At most `limit` when
+    /// selected by filter; answers one entry for each job looked at.
+    async fn redrive(&self, selection: Selection, limit: usize) -> Result<Vec<(JobId, Redriven)>, StoreError>;
+
+    /// Removes finished jobs and remembered request ids that are past retention, at most `limit` of each. Answers how
+    /// many rows went; fewer than `limit` means none are left.
+    async fn purge(&self, retention: Retention, limit: usize) -> Result<u64, StoreError>;
+
+    /// Changes a queue's settings, creating it if it has none, and answers all its settings.
+    async fn set_queue(&self, queue: &QueueName, patch: QueuePatch) -> Result<QueueSettings, StoreError>;
+
+    /// One job.
+    async fn get(&self, id: JobId) -> Result<Option<Job>, StoreError>;
+
+    /// Jobs that match, newest id first.
+    async fn list(&self, filter: JobFilter, page: Page) -> Result<Vec<Job>, StoreError>;
+
+    /// All queues, by name, with settings and counts. Must not cost more with a larger backlog.
+    async fn stats(&self) -> Result<Vec<QueueStats>, StoreError>;
+
+    /// When the next duties are due, from now.
+    async fn deadlines(&self) -> Result<Deadlines, StoreError>;
+
+    /// Proves that the store can commit a write now.
+    async fn check(&self) -> Result<(), StoreError>;
+}
+
+/// Jobs to enqueue together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EnqueueBatch {
+    /// Makes a repeat a no-op.
+    pub request_id: Option<RequestId>,
+    /// The jobs.
+    pub jobs: Vec<NewJob>,
+}
+
+/// What became of an enqueue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EnqueueAnswer {
+    /// One entry for each job, in order.
+    pub jobs: Vec<Enqueued>,
+    /// This request id was answered before; nothing was inserted now.
+    pub repeated: bool,
+    /// Queues that have new available jobs because of this call.
+    pub ready: Vec<QueueName>,
+    /// How soon the earliest job scheduled by this call is due.
+    pub next_run_in: Option<Duration>,
+}
+
+/// What became of one job of an enqueue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enqueued {
+    /// The job: the new one, or the one that was already there.
+    pub id: JobId,
+    /// The id or the unique key was taken by this job; nothing was inserted.
+    pub duplicate: bool,
+}
+
+/// What a promotion did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Promoted {
+    /// How many jobs became available.
+    pub count: usize,
+    /// The queues they are in.
+    pub ready: Vec<QueueName>,
+}
+
+/// A wish for work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Who will hold the jobs.
+    pub holder: WorkerKey,
+    /// Where to take them from; never empty.
+    pub queues: Vec<QueueName>,
+    /// At most this many.
+    pub limit: usize,
+    /// The lease where neither job nor queue has its own.
+    pub lease: Duration,
+}
+
+/// A job just claimed: all a worker needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimed {
+    /// The claim.
+    pub hold: Hold,
+    /// The queue it came from.
+    pub queue: QueueName,
+    /// What sort of work it is.
+    pub kind: Kind,
+    /// The work.
+    pub payload: Bytes,
+    /// Media type of the payload.
+    pub content_type: String,
+    /// Its priority.
+    pub priority: i16,
+    /// Counted starts, this one included.
+    pub attempt: u32,
+    /// Counted starts before a failing job is buried.
+    pub max_attempts: u32,
+    /// The lease granted.
+    pub lease: Duration,
+    /// Time limit of this attempt.
+    pub timeout: Option<Duration>,
+    /// The latest checkpoint of an earlier attempt.
+    pub checkpoint: Option<Bytes>,
+    /// W3C trace context of the producer.
+    pub traceparent: Option<String>,
+    /// How long the job was ready before this claim, by the wall clock.
+    pub waited: Duration,
+}
+
+/// The answer to one renewal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewed {
+    /// The hold stands for this much longer.
+    Held {
+        /// The lease granted now.
+        lease: Duration,
+        /// The job was cancelled: stop it and report.
+        cancel: bool,
+    },
+    /// The hold is gone: stop working on it.
+    Lost,
+}
+
+/// The answer to one report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Finished {
+    /// Accepted; the job is now in this state.
+    Done {
+        /// The state it went to.
+        state: State,
+        /// How long the attempt ran, by the wall clock.
+        ran: Duration,
+    },
+    /// This very report was accepted before.
+    AlreadyDone,
+    /// Refused: someone else holds the job now, or nobody does. Nothing was changed.
+    Stale {
+        /// The job's current fence.
+        current: Fence,
+    },
+    /// Refused: there is no such job.
+    Unknown,
+}
+
+/// A progress note or checkpoint, or both.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The claim.
+    pub hold: Hold,
+    /// Replaces the progress note.
+    pub note: Option<Bytes>,
+    /// Replaces the checkpoint.
+    pub checkpoint: Option<Bytes>,
+}
+
+/// A running job whose lease was over when it was looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expired {
+    /// The claim.
+    pub hold: Hold,
+    /// Who held it.
+    pub holder: WorkerKey,
+    /// The lease as it was seen.
+    pub lease_until: LeaseTime,
+}
+
+/// A job taken back from its holder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reaped {
+    /// The claim that ended.
+    pub hold: Hold,
+    /// Who held it.
+    pub holder: WorkerKey,
+    /// The queue it is in.
+    pub queue: QueueName,
+    /// Where it went: available, scheduled, dead or cancelled.
+    pub state: State,
+    /// How soon it is due again, if scheduled.
+    pub due_in: Option<Duration>,
+    /// How long its lease was over when it was taken back.
+    pub late: Duration,
+}
+
+/// What became of one cancel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// It was waiting; it is cancelled now.
+    Now,
+    /// It is running: this holder is to be told.
+    Asked {
+        /// The claim to stop.
+        hold: Hold,
+        /// Who holds it.
+        holder: WorkerKey,
+    },
+    /// It had ended already, in this state.
+    AlreadyEnded(State),
+    /// There is no such job.
+    Unknown,
+}
+
+/// What became of one re-drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Redriven {
+    /// Available again, in this queue.
+    Again(QueueName),
+    /// Refused: its unique key is taken by another job now.
+    KeyTaken,
+    /// Refused: it is in this state, neither dead nor cancelled.
+    NotEnded(State),
+    /// There is no such job.
+    Unknown,
+}
+
+/// Which jobs to re-drive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Selection {
+    /// These.
+    Ids(Vec<JobId>),
+    /// All that match, oldest first.
+    Filter(JobFilter),
+}
+
+/// Which jobs to list. Empty fields match everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobFilter {
+    /// In this queue.
+    pub queue: Option<QueueName>,
+    /// Of this kind.
+    pub kind: Option<Kind>,
+    /// In one of these states; empty means any.
+    pub states: Vec<State>,
+}
+
+/// Which part of a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// Only ids below this one: the last id of the page before.
+    pub before: Option<JobId>,
+    /// At most this many.
+    pub limit: usize,
+}
+
+/// How long finished things are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retention {
+    /// Completed and cancelled jobs.
+    pub completed: Duration,
+    /// Dead jobs.
+    pub dead: Duration,
+}
+
+impl Retention {
+    /// How long a request id is remembered.
+    pub const REQUEST_IDS: Duration = Duration::from_secs(24 * 3600);
+}
+
+impl Default for Retention {
+    fn default() -> Self {
+        Retention { completed: Duration::from_secs(24 * 3600), dead: Duration::from_secs(7 * 24 * 3600) }
+    }
+}
+
+/// One queue at a glance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueStats {
+    /// Its name.
+    pub queue: QueueName,
+    /// Its settings.
+    pub settings: QueueSettings,
+    /// How many jobs it has in each state, by the state's number.
+    pub counts: [u64; 6],
+    /// How long its oldest available job has been ready, by the wall clock.
+    pub oldest: Option<Duration>,
+}
+
+/// When duties are due, from now; `None` when there is nothing of that kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Deadlines {
+    /// The next scheduled job.
+    pub next_run_in: Option<Duration>,
+    /// The next lease that runs out.
+    pub next_lease_in: Option<Duration>,
+    /// The longest lease any running job has.
+    pub longest_lease: Option<Duration>,
+}
