@@ -58,13 +58,13 @@ impl State {
     /// The legal moves, all of them.
     pub const fn may_become(self, next: State) -> bool {
         use State::*;
-        match (self, next) {
-            (Scheduled, Available | Cancelled) => true,
-            (Available, Running | Cancelled) => true,
-            (Running, Scheduled | Available | Completed | Cancelled | Dead) => true,
-            (Dead | Cancelled, Available) => true,
-            _ => false,
-        }
+        matches!(
+            (self, next),
+            (Scheduled, Available | Cancelled)
+                | (Available, Running | Cancelled)
+                | (Running, Scheduled | Available | Completed | Cancelled | Dead)
+                | (Dead | Cancelled, Available)
+        )
     }
 
     /// The stored word.

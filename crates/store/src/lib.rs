@@ -7,10 +7,13 @@ pub mod conformance;
 mod error;
 mod memory;
 mod port;
+mod reason;
 
 pub use error::StoreError;
 pub use memory::{MemoryStore, Mutation};
 pub use port::{
-    Cancelled, Claimed, Claim, Deadlines, EnqueueAnswer, EnqueueBatch, Enqueued, Expired, Finished, JobFilter,
-    JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection,
+    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Enqueued, Expired, Finished,
+    JobFilter, JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention,
+    Selection,
 };
+pub use reason::{error_tail, poison_reason};

@@ -14,8 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{
-    Fence, Hold, Job, JobId, Kind, LeaseTime, NewJob, QueueName, QueuePatch, QueueSettings, Report, RequestId, State,
-    WorkerKey,
+    Fence, Hold, Job, JobId, Kind, LeaseTime, NewJob, QueueName, QueuePatch, QueueSettings, Report,
+    RequestId, State, WorkerKey,
 };
 
 use crate::error::StoreError;
@@ -37,7 +37,12 @@ pub trait JobStore: Send + Sync + 'static {
 
     /// Extends the leases of the holds that still stand, each to now + its lease (`lease` where neither job nor queue
     /// has one of its own).
-    async fn renew(&self, holder: &WorkerKey, holds: Vec<Hold>, lease: Duration) -> Result<Vec<Renewed>, StoreError>;
+    async fn renew(
+        &self,
+        holder: &WorkerKey,
+        holds: Vec<Hold>,
+        lease: Duration,
+    ) -> Result<Vec<Renewed>, StoreError>;
 
     /// Ends attempts as their holder reports.
     async fn finish(&self, holder: &WorkerKey, reports: Vec<Report>) -> Result<Vec<Finished>, StoreError>;
@@ -68,7 +73,8 @@ pub trait JobStore: Send + Sync + 'static {
 
     /// Offers dead or cancelled jobs again: attempt and losses start over, the fence goes on. At most `limit` when
     /// selected by filter; answers one entry for each job looked at.
-    async fn redrive(&self, selection: Selection, limit: usize) -> Result<Vec<(JobId, Redriven)>, StoreError>;
+    async fn redrive(&self, selection: Selection, limit: usize)
+    -> Result<Vec<(JobId, Redriven)>, StoreError>;
 
     /// Removes finished jobs and remembered request ids that are past retention, at most `limit` of each. Answers how
     /// many rows went; fewer than `limit` means none are left.
@@ -192,12 +198,16 @@ pub enum Renewed {
 }
 
 /// The answer to one report.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finished {
     /// Accepted; the job is now in this state.
     Done {
         /// The state it went to.
         state: State,
+        /// The queue it is in.
+        queue: QueueName,
+        /// How soon it is due again, if scheduled.
+        due_in: Option<Duration>,
         /// How long the attempt ran, by the wall clock.
         ran: Duration,
     },

@@ -1,0 +1,136 @@
+//! What a claim costs with a thousand jobs waiting, with a huge backlog, and with as many scheduled for later at top
+//! priority. The store alone, in this process.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use bytes::Bytes;
+use clap::Args as ClapArgs;
+use clock::SystemClock;
+use indicatif::{ProgressBar, ProgressStyle};
+use model::{JobId, Kind, Limits, NewJob, Outcome, QueueName, Report, WallTime, When, WorkerKey};
+use serde::Serialize;
+use store::{Claim, EnqueueBatch, JobStore};
+use store_sqlite::{SqliteOptions, SqliteStore};
+
+/// The backlog that counts as small.
+const SMALL: u64 = 1_000;
+/// Claims timed for each figure; the median is reported.
+const ROUNDS: usize = 301;
+
+/// Claim time with a small and with a huge backlog.
+#[derive(Debug, ClapArgs)]
+#[command(after_help = "Example:\n  tenure bench claim --backlog 1000000 --json")]
+pub(super) struct Args {
+    /// The huge backlog.
+    #[arg(long, default_value_t = 1_000_000, value_parser = clap::value_parser!(u64).range(1_000..=50_000_000))]
+    backlog: u64,
+    /// Jobs in one claim.
+    #[arg(long, default_value_t = 1)]
+    limit: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Results {
+    backlog: u64,
+    limit: usize,
+    claim_us_small: f64,
+    claim_us_available: f64,
+    claim_us_scheduled: f64,
+    ratio_available: f64,
+    ratio_scheduled: f64,
+}
+
+pub(super) async fn run(args: &Args, json: bool) -> Result<()> {
+    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(args.backlog * 2) };
+    bar.set_style(ProgressStyle::with_template("filling {bar:40} {pos}/{len}").expect("the template is valid"));
+    let small = Field::new().await?;
+    small.fill(SMALL, When::Now, 0, &bar).await?;
+    let available = Field::new().await?;
+    available.fill(args.backlog, When::Now, 0, &bar).await?;
+    let scheduled = Field::new().await?;
+    scheduled.fill(args.backlog, When::After(Duration::from_secs(86_400)), i16::MAX, &bar).await?;
+    scheduled.fill(SMALL, When::Now, 0, &bar).await?;
+    bar.finish_and_clear();
+
+    // Interleaved, so that a busy moment of the machine hits all three alike.
+    let mut times = [(); 3].map(|()| Vec::with_capacity(ROUNDS));
+    for _ in 0..ROUNDS {
+        for (field, times) in [&small, &available, &scheduled].into_iter().zip(&mut times) {
+            times.push(field.claim(args.limit).await?);
+        }
+    }
+    let [a, b, c] = times.map(|mut times| {
+        times.sort_unstable();
+        times[ROUNDS / 2].as_secs_f64() * 1e6
+    });
+    let round = |number: f64| (number * 100.0).round() / 100.0;
+    let results = Results {
+        backlog: args.backlog,
+        limit: args.limit,
+        claim_us_small: round(a),
+        claim_us_available: round(b),
+        claim_us_scheduled: round(c),
+        ratio_available: round(b / a),
+        ratio_scheduled: round(c / a),
+    };
+    if json {
+        println!("{}", serde_json::to_string(&results)?);
+    } else {
+        println!("claim of {} with {SMALL} available       {:>8.1} µs", args.limit, results.claim_us_small);
+        println!("  with {} available       {:>8.1} µs   {:.2} ×", args.backlog, results.claim_us_available, results.ratio_available);
+        println!("  with {} scheduled       {:>8.1} µs   {:.2} ×", args.backlog, results.claim_us_scheduled, results.ratio_scheduled);
+    }
+    Ok(())
+}
+
+/// One store with its own backlog.
+struct Field {
+    store: SqliteStore,
+    queue: QueueName,
+    worker: WorkerKey,
+    _home: tempfile::TempDir,
+}
+
+impl Field {
+    async fn new() -> Result<Field> {
+        let home = tempfile::tempdir()?;
+        // The claim's own work is measured, not the disk's: fsync would hide a slow statement behind a slow disk.
+        let options = SqliteOptions { fsync: false, ..SqliteOptions::new(home.path()) };
+        let store = SqliteStore::open(options, Arc::new(SystemClock))?;
+        Ok(Field { store, queue: QueueName::new("bench")?, worker: WorkerKey::new("bench")?, _home: home })
+    }
+
+    async fn fill(&self, jobs: u64, when: When, priority: i16, bar: &ProgressBar) -> Result<()> {
+        let kind = Kind::new("noop")?;
+        let payload = Bytes::from(vec![b'x'; 100]);
+        let mut number = 0u64;
+        while number < jobs {
+            let count = (jobs - number).min(5_000);
+            let batch = (number..number + count).map(|n| {
+                let mut bytes = [0; 10];
+                bytes[2..].copy_from_slice(&n.to_be_bytes());
+                let id = JobId::v7(WallTime::from_millis(n as i64 + i64::from(priority)), bytes);
+                NewJob { when, priority, ..NewJob::new(id, self.queue.clone(), kind.clone(), payload.clone()) }
+            });
+            self.store.enqueue(EnqueueBatch { request_id: None, jobs: batch.collect() }).await?;
+            number += count;
+            bar.inc(count);
+        }
+        Ok(())
+    }
+
+    /// Claims once, timed, and hands the jobs back, untimed.
+    async fn claim(&self, limit: usize) -> Result<Duration> {
+        let claim =
+            Claim { holder: self.worker.clone(), queues: vec![self.queue.clone()], limit, lease: Limits::LEASE_DEFAULT };
+        let began = Instant::now();
+        let claimed = self.store.claim(claim).await?;
+        let took = began.elapsed();
+        anyhow::ensure!(claimed.len() == limit, "claimed {} of {limit} jobs", claimed.len());
+        let reports = claimed.into_iter().map(|job| Report { hold: job.hold, outcome: Outcome::HandedBack }).collect();
+        self.store.finish(&self.worker, reports).await?;
+        Ok(took)
+    }
+}

@@ -1,0 +1,65 @@
+//! How long from an enqueue call to the first line of the handler, at a steady rate that does not wait for answers.
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use clock::SystemClock;
+use model::Clock as _;
+use rpc::wire;
+use std::time::Duration;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use super::{Bench, QUEUE, SystemArgs, noop, stop};
+use crate::fleet::Process;
+
+pub(super) struct Latency {
+    pub(super) p50: f64,
+    pub(super) p99: f64,
+}
+
+/// Sends one job per tick; each carries its send time, and the worker process says at its end what it saw.
+pub(super) async fn measure(bench: &Bench, args: &SystemArgs, worker: &mut Process) -> Result<Latency> {
+    let jobs = args.rate * args.latency_seconds;
+    let goal = bench.completed().await? + jobs;
+    let period = Duration::from_nanos(1_000_000_000 / args.rate);
+    let mut tick = interval_at(Instant::now() + period, period);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
+    let mut calls = JoinSet::new();
+    for _ in 0..jobs {
+        tick.tick().await;
+        let client = bench.client.clone();
+        calls.spawn(async move {
+            let stamp = SystemClock.monotonic().as_nanos();
+            let payload = Bytes::from(format!("{}{stamp}", noop::STAMP));
+            let job = wire::NewJob { queue: QUEUE.to_owned(), kind: "noop".to_owned(), payload, ..Default::default() };
+            client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await
+        });
+    }
+    while let Some(call) = calls.join_next().await {
+        call??;
+    }
+    bench.wait_completed(goal).await?;
+    stop(worker).await?;
+    let mut seen: Vec<u64> = serde_json::from_str(&worker.line().await?).context("the worker's figures are not JSON")?;
+    seen.sort_unstable();
+    anyhow::ensure!(seen.len() as u64 >= jobs, "the worker saw {} of {jobs} jobs", seen.len());
+    Ok(Latency { p50: percentile(&seen, 50), p99: percentile(&seen, 99) })
+}
+
+/// In milliseconds, of sorted nanoseconds.
+fn percentile(sorted: &[u64], percent: usize) -> f64 {
+    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(index).map_or(0.0, |nanos| (*nanos as f64 / 10_000.0).round() / 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::percentile;
+
+    #[test]
+    fn percentiles_are_of_the_nearest_rank() {
+        let sorted: Vec<u64> = (1..=100).map(|n| n * 1_000_000).collect();
+        assert_eq!((percentile(&sorted, 50), percentile(&sorted, 99), percentile(&sorted, 100)), (50.0, 99.0, 100.0));
+        assert_eq!(percentile(&[], 50), 0.0);
+    }
+}

@@ -1,0 +1,76 @@
+//! `tenure migrate`: brings the data to the schema of this program. `serve` does the same when it starts.
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use crate::config::DATA_DEFAULT;
+use crate::exit::Exit;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure migrate --dry-run
+  tenure migrate --data /var/lib/tenure
+
+The server must be stopped. A dry run prints the SQL of the missing steps and changes nothing.";
+
+/// Bring the data to the schema of this program
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Directory of the data
+    #[arg(long, env = "TENURE_DATA", value_name = "DIR", default_value = DATA_DEFAULT)]
+    data: PathBuf,
+    /// Print what would be done and change nothing
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    data: &'a PathBuf,
+    dry_run: bool,
+    /// Schema before; null when there is no data yet.
+    found: Option<u32>,
+    /// Schema this program needs.
+    known: u32,
+    steps: Vec<Step>,
+}
+
+#[derive(Serialize)]
+struct Step {
+    number: u32,
+    name: &'static str,
+    sql: &'static str,
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
+    let found = store_sqlite::schema_version(&args.data)?;
+    let steps = store_sqlite::migrate(&args.data, args.dry_run)?;
+    let known = store_sqlite::migrations().last().map_or(0, |step| step.number);
+    if output.is_json() {
+        let steps = steps.iter().map(|step| Step { number: step.number, name: step.name, sql: step.sql });
+        output.json(&Report { data: &args.data, dry_run: args.dry_run, found, known, steps: steps.collect() })?;
+        return Ok(Exit::Done);
+    }
+    let data = args.data.display();
+    if steps.is_empty() {
+        output.line(format_args!("the data in {data} is up to date (schema {known})"))?;
+        return Ok(Exit::Done);
+    }
+    for step in &steps {
+        if args.dry_run {
+            output.line(format_args!("-- {} {}\n{}", step.number, step.name, step.sql.trim_end()))?;
+        } else {
+            output.line(format_args!("{} {}: done", step.number, step.name))?;
+        }
+    }
+    let from = found.map_or("nothing".to_owned(), |found| format!("schema {found}"));
+    if args.dry_run {
+        output.note(format_args!("the data in {data} would go from {from} to schema {known}; nothing was changed"));
+    } else {
+        output.line(format_args!("the data in {data} went from {from} to schema {known}"))?;
+    }
+    Ok(Exit::Done)
+}

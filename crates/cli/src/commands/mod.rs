@@ -1,0 +1,93 @@
+//! The command line: one file for each command.
+
+mod completions;
+mod doctor;
+mod enqueue;
+mod jobs;
+mod migrate;
+mod queues;
+mod serve;
+mod version;
+mod worker;
+
+use clap::{Parser, Subcommand};
+
+use crate::exit::Exit;
+use crate::output::{Output, OutputArgs};
+
+const ABOUT: &str = "Runs jobs on machines that fail, and always knows who holds each piece of work";
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure serve
+  tenure worker --queue hello -- cat
+  tenure enqueue hello '{\"name\":\"you\"}' --wait
+  tenure jobs list --state dead
+
+`tenure COMMAND --help` has more.
+
+Exit codes: 0 done, 1 a promise or check failed, 2 usage, 3 cannot reach the server, 4 not found, 5 refused.";
+
+/// The whole command line.
+#[derive(Debug, Parser)]
+#[command(name = "tenure", version, about = ABOUT, after_help = EXAMPLES, max_term_width = 100)]
+#[command(disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What can be done.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Serve(serve::Args),
+    Worker(worker::Args),
+    Enqueue(enqueue::Args),
+    Jobs(jobs::Args),
+    Queues(queues::Args),
+    Migrate(migrate::Args),
+    Doctor(doctor::Args),
+    Completions(completions::Args),
+    Version(version::Args),
+}
+
+impl Command {
+    /// Runs the command to its end.
+    pub(crate) fn run(self, output: &Output) -> anyhow::Result<Exit> {
+        match self {
+            Command::Serve(args) => long_running(serve::run(args, output)),
+            Command::Worker(args) => long_running(worker::run(args, output)),
+            Command::Enqueue(args) => brief(enqueue::run(args, output)),
+            Command::Jobs(args) => brief(jobs::run(args, output)),
+            Command::Queues(args) => brief(queues::run(args, output)),
+            Command::Migrate(args) => migrate::run(&args, output),
+            Command::Doctor(args) => brief(doctor::run(args, output)),
+            Command::Completions(args) => completions::run(&args, output),
+            Command::Version(args) => version::run(&args, output),
+        }
+    }
+}
+
+/// For commands that serve many at once.
+fn long_running(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
+}
+
+/// For commands that make a few calls: one thread, started in no time.
+fn brief(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

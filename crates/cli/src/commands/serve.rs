@@ -1,0 +1,165 @@
+//! `tenure serve`: a server on this machine, until it is told to stop.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context;
+use clock::SystemClock;
+use model::Clock;
+use node::{Metrics, Node};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tracing::{info, warn};
+
+use crate::config::{ServeFlags, Settings, StoreKind};
+use crate::connect::SERVER_DEFAULT;
+use crate::exit::{Exit, Failure};
+use crate::output::Output;
+use crate::signals::Signals;
+use crate::{logging, storage};
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure serve
+  tenure serve --listen 127.0.0.1:0 --data /var/lib/tenure --lease 30s
+  tenure serve --store memory --log-format json
+  TENURE_LISTEN=10.0.0.5:7117 tenure serve --insecure
+
+Settings come from flags, then TENURE_… environment variables, then tenure.toml (in the data directory or by
+--config; its keys are the names of the flags, durations are text), then defaults.
+
+The first line on stdout has the address; with --json it is {\"url\":…,\"data\":…,\"pid\":…}.
+SIGTERM or Ctrl-C drains; a second one ends at once.";
+
+/// Run a server
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    flags: ServeFlags,
+}
+
+/// What `--json` prints once the server listens.
+#[derive(Serialize)]
+struct Listening<'a> {
+    url: &'a str,
+    data: Option<&'a Path>,
+    pid: u32,
+}
+
+pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
+    let settings = Settings::resolve(args.flags)?;
+    logging::start(settings.log, output);
+    let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first();
+    raise_file_limit();
+
+    // The port first: a second server on the same port and data is told about the port, and the store stays untouched.
+    let listener = TcpListener::bind(settings.listen).await.map_err(|error| cannot_listen(settings.listen, &error))?;
+    let url = url_of(listener.local_addr().context("cannot read the address of the listener")?);
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let metrics = Metrics::new();
+    let store = storage::open(&settings, Arc::clone(&clock), &metrics)?;
+    if !settings.fsync {
+        warn!("commits are not forced to disk; a power cut loses acknowledged jobs");
+    }
+    info!(url, data = %settings.data.display(), store = settings.node.store, "listening");
+    announce(output, &settings, &url);
+
+    let node = Node { config: settings.node, store: Arc::clone(&store), clock, metrics };
+    node::run(node, listener, shutdown).await.context("the server stopped")?;
+    drop(store);
+    info!("stopped");
+    Ok(Exit::Done)
+}
+
+/// Says where the server is and what to try next. A server does not care whether anyone listens to that.
+fn announce(output: &Output, settings: &Settings, url: &str) {
+    let data = (settings.store == StoreKind::Sqlite).then_some(settings.data.as_path());
+    let _ = if output.is_json() {
+        output.json(&Listening { url, data, pid: std::process::id() })
+    } else {
+        output.text(&greeting(url, data, output.is_quiet()))
+    };
+}
+
+fn greeting(url: &str, data: Option<&Path>, brief: bool) -> String {
+    let place = match data {
+        Some(data) => format!("data in {}", data.display()),
+        None => "data in memory, gone when it stops".to_owned(),
+    };
+    let first = format!("tenure is listening on {url} ({place})\n");
+    if brief {
+        return first;
+    }
+    let server = if url == SERVER_DEFAULT { String::new() } else { format!(" --server {url}") };
+    format!(
+        "{first}try, in two other terminals:\n  tenure worker{server} --queue hello -- cat\n  \
+         tenure enqueue{server} hello '{{\"name\":\"you\"}}' --wait\n"
+    )
+}
+
+/// The address a client on this machine would use.
+fn url_of(address: SocketAddr) -> String {
+    let ip = match address.ip() {
+        ip if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        ip => ip,
+    };
+    format!("http://{}", SocketAddr::new(ip, address.port()))
+}
+
+fn cannot_listen(address: SocketAddr, error: &io::Error) -> Failure {
+    let why = match error.kind() {
+        io::ErrorKind::AddrInUse => format!(
+            "cannot listen on {address}: another program uses this port; stop it, or choose another with --listen"
+        ),
+        io::ErrorKind::PermissionDenied => format!(
+            "cannot listen on {address}: this user may not use this port; choose one above 1023 with --listen"
+        ),
+        io::ErrorKind::AddrNotAvailable => {
+            format!("cannot listen on {address}: this machine does not have this address; see --listen")
+        }
+        _ => format!("cannot listen on {address}: {error}"),
+    };
+    Failure::failed(why)
+}
+
+/// Each connection takes a descriptor, and the soft limit is often 1024.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        warn!(%error, limit = limit.current, "cannot raise the limit of open files");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_line_is_stable_and_the_hints_name_the_server() {
+        let text = greeting(SERVER_DEFAULT, Some(Path::new("./tenure-data")), false);
+        let mut lines = text.lines();
+        assert_eq!(
+            lines.next(),
+            Some("tenure is listening on http://127.0.0.1:7117 (data in ./tenure-data)")
+        );
+        assert!(text.contains("  tenure worker --queue hello -- cat\n"));
+        assert!(text.contains("  tenure enqueue hello '{\"name\":\"you\"}' --wait\n"));
+        let text = greeting("http://127.0.0.1:9", None, false);
+        assert!(text.contains("tenure worker --server http://127.0.0.1:9 --queue hello -- cat"));
+        assert_eq!(greeting("http://127.0.0.1:9", None, true).lines().count(), 1);
+    }
+
+    #[test]
+    fn an_unspecified_address_is_shown_as_one_that_can_be_called() {
+        assert_eq!(url_of("0.0.0.0:7117".parse().unwrap()), "http://127.0.0.1:7117");
+        assert_eq!(url_of("[::1]:7117".parse().unwrap()), "http://[::1]:7117");
+    }
+}

@@ -1,0 +1,298 @@
+//! The settings of `serve`, merged once: flags over environment over file over defaults.
+//!
+//! clap joins flags and environment; this module reads the file, whose keys are the names of the flags, and fills in
+//! the defaults. What comes out has been checked, so that nothing below asks again.
+
+use std::fs;
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use model::{Invalid, Limits};
+use node::NodeConfig;
+use serde::{Deserialize, Deserializer};
+use store::Retention;
+
+use crate::duration;
+use crate::logging::{LogArgs, LogFormat, LogLevel};
+
+/// The file looked for in the data directory.
+pub(crate) const FILE_NAME: &str = "tenure.toml";
+/// Where data goes when nothing else is said.
+pub(crate) const DATA_DEFAULT: &str = "./tenure-data";
+/// Loopback, and a port that is free on most machines.
+const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+
+/// The flags of `serve`. Absent means: ask the environment, then the file, then the default.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ServeFlags {
+    /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7117]
+    #[arg(long, env = "TENURE_LISTEN", value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+    /// Directory of the data; created if it is not there [default: ./tenure-data]
+    #[arg(long, env = "TENURE_DATA", value_name = "DIR")]
+    pub(crate) data: Option<PathBuf>,
+    /// Where jobs live; `memory` forgets them when the server stops [default: sqlite]
+    #[arg(long, env = "TENURE_STORE", value_name = "STORE")]
+    pub(crate) store: Option<StoreKind>,
+    /// Lease of a claim whose job and queue have none of their own [default: 20s]
+    #[arg(long, env = "TENURE_LEASE", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) lease: Option<Duration>,
+    /// How long completed and cancelled jobs are kept [default: 1d]
+    #[arg(long, env = "TENURE_RETAIN_COMPLETED", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) retain_completed: Option<Duration>,
+    /// How long dead jobs are kept [default: 7d]
+    #[arg(long, env = "TENURE_RETAIN_DEAD", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) retain_dead: Option<Duration>,
+    /// Largest payload of a job, in bytes [default: 1048576]
+    #[arg(long, env = "TENURE_MAX_PAYLOAD", value_name = "BYTES")]
+    pub(crate) max_payload: Option<usize>,
+    /// Answer before data is on disk: faster, and a power cut loses acknowledged jobs
+    #[arg(long, env = "TENURE_UNSAFE_NO_FSYNC", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true)]
+    pub(crate) unsafe_no_fsync: Option<bool>,
+    /// Listen beyond this machine although there is no TLS and no authentication
+    #[arg(long, env = "TENURE_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+          default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true)]
+    pub(crate) insecure: Option<bool>,
+    /// How the server calls itself to workers and people [default: tenure]
+    #[arg(long, env = "TENURE_NAME", value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Settings file [default: tenure.toml in the data directory, if there is one]
+    #[arg(long, env = "TENURE_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+}
+
+/// Which store a server uses.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum StoreKind {
+    /// One file in the data directory, durable.
+    #[default]
+    Sqlite,
+    /// Nothing survives the process.
+    Memory,
+}
+
+/// The settings of one `serve`, merged and checked.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) listen: SocketAddr,
+    pub(crate) data: PathBuf,
+    pub(crate) store: StoreKind,
+    pub(crate) fsync: bool,
+    pub(crate) log: LogArgs,
+    pub(crate) node: NodeConfig,
+}
+
+/// `tenure.toml`. A key is the name of its flag.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+struct File {
+    listen: Option<String>,
+    data: Option<PathBuf>,
+    store: Option<StoreKind>,
+    #[serde(deserialize_with = "span")]
+    lease: Option<Duration>,
+    #[serde(deserialize_with = "span")]
+    retain_completed: Option<Duration>,
+    #[serde(deserialize_with = "span")]
+    retain_dead: Option<Duration>,
+    max_payload: Option<usize>,
+    unsafe_no_fsync: Option<bool>,
+    insecure: Option<bool>,
+    name: Option<String>,
+    log_format: Option<LogFormat>,
+    log_level: Option<LogLevel>,
+}
+
+impl Settings {
+    /// Merges what was said with the file and the defaults.
+    pub(crate) fn resolve(flags: ServeFlags) -> Result<Settings, Invalid> {
+        let file = find_file(&flags)?;
+        Self::merge(flags, file)
+    }
+
+    fn merge(flags: ServeFlags, file: File) -> Result<Settings, Invalid> {
+        let defaults = NodeConfig::default();
+        let store = flags.store.or(file.store).unwrap_or_default();
+        let node = NodeConfig {
+            name: flags.name.or(file.name).unwrap_or(defaults.name),
+            store: match store {
+                StoreKind::Sqlite => "sqlite".to_owned(),
+                StoreKind::Memory => "memory".to_owned(),
+            },
+            lease_default: flags.lease.or(file.lease).unwrap_or(defaults.lease_default),
+            limits: Limits {
+                payload_bytes_max: flags
+                    .max_payload
+                    .or(file.max_payload)
+                    .unwrap_or(defaults.limits.payload_bytes_max),
+                ..defaults.limits
+            },
+            retention: Retention {
+                completed: flags
+                    .retain_completed
+                    .or(file.retain_completed)
+                    .unwrap_or(defaults.retention.completed),
+                dead: flags.retain_dead.or(file.retain_dead).unwrap_or(defaults.retention.dead),
+            },
+            drain_grace: defaults.drain_grace,
+        };
+        let listen = resolve_listen(flags.listen.or(file.listen).as_deref().unwrap_or(LISTEN_DEFAULT))?;
+        refuse_open_network(listen, flags.insecure.or(file.insecure).unwrap_or(false))?;
+        Ok(Settings {
+            listen,
+            data: flags.data.or(file.data).unwrap_or_else(|| DATA_DEFAULT.into()),
+            store,
+            fsync: !flags.unsafe_no_fsync.or(file.unsafe_no_fsync).unwrap_or(false),
+            log: LogArgs {
+                log_format: flags.log.log_format.or(file.log_format),
+                log_level: flags.log.log_level.or(file.log_level),
+            },
+            node: node.check()?,
+        })
+    }
+}
+
+/// The named file must be there; the one in the data directory may be.
+fn find_file(flags: &ServeFlags) -> Result<File, Invalid> {
+    if let Some(path) = &flags.config {
+        let text = fs::read_to_string(path).map_err(|error| cannot_read(path, &error))?;
+        return read_file(path, &text);
+    }
+    let data = flags.data.as_deref().unwrap_or(Path::new(DATA_DEFAULT));
+    let path = data.join(FILE_NAME);
+    let text = match fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            return Ok(File::default());
+        }
+        Err(error) => return Err(cannot_read(&path, &error)),
+    };
+    let file = read_file(&path, &text)?;
+    if file.data.is_some() {
+        return Err(Invalid::new(format!(
+            "{} sets data, but was itself found in the data directory; remove the key or pass --config",
+            path.display()
+        )));
+    }
+    Ok(file)
+}
+
+fn cannot_read(path: &Path, error: &io::Error) -> Invalid {
+    Invalid::new(format!("cannot read the settings file {}: {error}", path.display()))
+}
+
+fn read_file(path: &Path, text: &str) -> Result<File, Invalid> {
+    toml::from_str(text).map_err(|error| {
+        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
+        // serde says field; in a settings file it is a key.
+        let why = error.message().replace("unknown field", "unknown key");
+        Invalid::new(format!("{} line {line}: {why}", path.display()))
+    })
+}
+
+fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
+}
+
+fn resolve_listen(text: &str) -> Result<SocketAddr, Invalid> {
+    let wrong = || Invalid::new(format!("{text:?} is not an address to listen on, such as {LISTEN_DEFAULT}"));
+    text.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
+}
+
+fn refuse_open_network(listen: SocketAddr, insecure: bool) -> Result<(), Invalid> {
+    if insecure || listen.ip().to_canonical().is_loopback() {
+        return Ok(());
+    }
+    Err(Invalid::new(format!(
+        "refusing to listen on {listen} without TLS and authentication; listen on 127.0.0.1, or pass --insecure if \
+         this network is trusted"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(text: &str) -> Result<File, Invalid> {
+        read_file(Path::new("tenure.toml"), text)
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_the_file_over_defaults() {
+        let text = "lease = \"30s\"\nname = \"from-file\"\nstore = \"memory\"\nretain-dead = \"2d\"";
+        let flags = ServeFlags { name: Some("from-flag".into()), ..ServeFlags::default() };
+        let settings = Settings::merge(flags, file(text).unwrap()).unwrap();
+        assert_eq!(settings.node.name, "from-flag");
+        assert_eq!(settings.node.lease_default, Duration::from_secs(30));
+        assert_eq!(settings.store, StoreKind::Memory);
+        assert_eq!(settings.node.retention.dead, Duration::from_secs(2 * 86_400));
+        assert_eq!(settings.node.retention.completed, Retention::default().completed);
+        assert_eq!(settings.listen, LISTEN_DEFAULT.parse().unwrap());
+        assert_eq!(settings.data, Path::new(DATA_DEFAULT));
+        assert!(settings.fsync);
+    }
+
+    #[test]
+    fn a_flag_can_take_back_what_the_file_allows() {
+        let text = "insecure = true\nlisten = \"0.0.0.0:7117\"";
+        assert!(Settings::merge(ServeFlags::default(), file(text).unwrap()).is_ok());
+        let flags = ServeFlags { insecure: Some(false), ..ServeFlags::default() };
+        let error = Settings::merge(flags, file(text).unwrap()).unwrap_err().0;
+        assert_eq!(
+            error,
+            "refusing to listen on 0.0.0.0:7117 without TLS and authentication; listen on 127.0.0.1, or pass \
+             --insecure if this network is trusted"
+        );
+    }
+
+    #[test]
+    fn a_mistake_in_the_file_is_named_with_its_line() {
+        for (text, why) in [
+            ("name = \"a\"\nlaese = \"30s\"", "tenure.toml line 2: unknown key `laese`"),
+            ("lease = \"30\"", "line 1: \"30\" has no unit"),
+            ("lease = 30", "line 1: invalid type: integer"),
+            ("store = \"oracle\"", "unknown variant `oracle`"),
+            ("lease = ", "tenure.toml line 1"),
+        ] {
+            let error = file(text).unwrap_err().0;
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn settings_are_checked_once_merged() {
+        let flags = ServeFlags { lease: Some(Duration::from_millis(1)), ..ServeFlags::default() };
+        assert!(Settings::merge(flags, File::default()).unwrap_err().0.contains("lease"));
+        let flags = ServeFlags { listen: Some("nowhere".into()), ..ServeFlags::default() };
+        assert!(Settings::merge(flags, File::default()).unwrap_err().0.contains("127.0.0.1:7117"));
+    }
+
+    #[test]
+    fn loopback_needs_no_permission() {
+        for listen in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:7117", "[::ffff:127.0.0.1]:7117", "localhost:7117"] {
+            let flags = ServeFlags { listen: Some(listen.into()), ..ServeFlags::default() };
+            assert!(Settings::merge(flags, File::default()).is_ok(), "{listen}");
+        }
+    }
+
+    #[test]
+    fn the_file_next_to_the_data_is_found_and_cannot_move_the_data() {
+        let dir = tempfile::tempdir().unwrap();
+        let flags = ServeFlags { data: Some(dir.path().into()), ..ServeFlags::default() };
+        assert!(Settings::resolve(flags.clone()).is_ok(), "no file is no error");
+        fs::write(dir.path().join(FILE_NAME), "name = \"beside\"").unwrap();
+        assert_eq!(Settings::resolve(flags.clone()).unwrap().node.name, "beside");
+        fs::write(dir.path().join(FILE_NAME), "data = \"/elsewhere\"").unwrap();
+        assert!(Settings::resolve(flags.clone()).unwrap_err().0.contains("sets data"));
+        let missing = ServeFlags { config: Some(dir.path().join("none.toml")), ..flags };
+        assert!(Settings::resolve(missing).unwrap_err().0.contains("cannot read the settings file"));
+    }
+}

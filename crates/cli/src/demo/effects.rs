@@ -1,0 +1,118 @@
+//! The workers' own effect log: what really happened, written by those who did it.
+//!
+//! One line for each thing, appended in one write, so that a killed or frozen process leaves whole lines:
+//!
+//! ```text
+//! start   JOB FENCE NANOS     the handler began
+//! effect  JOB FENCE NANOS     the handler did its side effect
+//! accept  JOB FENCE NANOS     the server took the report
+//! refuse  JOB FENCE NANOS     the server refused the report: a stale write
+//! lost    JOB FENCE NANOS     the worker learnt that the job is not its any more
+//! ```
+
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::str::FromStr;
+
+use clock::SystemClock;
+use model::{Clock as _, Fence, JobId};
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    Start,
+    Effect,
+    Accept,
+    Refuse,
+    Lost,
+}
+
+impl What {
+    const WORDS: [(What, &str); 5] = [
+        (What::Start, "start"),
+        (What::Effect, "effect"),
+        (What::Accept, "accept"),
+        (What::Refuse, "refuse"),
+        (What::Lost, "lost"),
+    ];
+
+    fn word(self) -> &'static str {
+        Self::WORDS.iter().find(|(what, _)| *what == self).expect("every variant has a word").1
+    }
+}
+
+/// One line of the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) what: What,
+    pub(crate) job: JobId,
+    pub(crate) fence: Fence,
+    /// Monotonic time of this machine, comparable between processes.
+    pub(crate) nanos: u64,
+}
+
+impl FromStr for Entry {
+    type Err = String;
+
+    fn from_str(line: &str) -> Result<Self, String> {
+        let wrong = || format!("not a line of an effect log: {line:?}");
+        let mut words = line.split_whitespace();
+        let mut next = || words.next().ok_or_else(wrong);
+        let word = next()?;
+        let what = What::WORDS.iter().find(|(_, known)| *known == word).ok_or_else(wrong)?.0;
+        let job = next()?.parse().map_err(|_| wrong())?;
+        let fence = Fence::new(next()?.parse().map_err(|_| wrong())?);
+        let nanos = next()?.parse().map_err(|_| wrong())?;
+        Ok(Entry { what, job, fence, nanos })
+    }
+}
+
+/// Where a worker writes.
+#[derive(Debug)]
+pub(crate) struct EffectLog {
+    file: File,
+}
+
+impl EffectLog {
+    pub(crate) fn open(path: &Path) -> io::Result<EffectLog> {
+        Ok(EffectLog { file: File::options().create(true).append(true).open(path)? })
+    }
+
+    /// Appends one line.
+    pub(crate) fn write(&self, what: What, job: JobId, fence: Fence) {
+        let nanos = SystemClock.monotonic().as_nanos();
+        let line = format!("{} {job} {fence} {nanos}\n", what.word());
+        (&self.file).write_all(line.as_bytes()).expect("the effect log can be written");
+    }
+}
+
+/// Everything in a log; a log that does not exist yet is empty.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<Entry>> {
+    let text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    text.lines().map(|line| line.parse().map_err(io::Error::other)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = EffectLog::open(&path).unwrap();
+        let job = JobId::from_bytes([7; 16]);
+        for (what, _) in What::WORDS {
+            log.write(what, job, Fence::new(9));
+        }
+        let entries = read(&path).unwrap();
+        assert_eq!(entries.iter().map(|entry| entry.what).collect::<Vec<_>>(), What::WORDS.map(|(what, _)| what));
+        assert!(entries.iter().all(|entry| entry.job == job && entry.fence == Fence::new(9) && entry.nanos > 0));
+        assert!("start x 1 2".parse::<Entry>().is_err());
+    }
+}

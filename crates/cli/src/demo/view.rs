@@ -1,0 +1,103 @@
+//! What the demo shows: on a terminal a live picture of who holds what, elsewhere one line for each thing that happens.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
+use rpc::wire;
+
+use super::WORKERS;
+use super::effects::{self, What};
+use super::verdict::Verdict;
+
+/// How often the workers' logs are read for the picture.
+const LOOK: Duration = Duration::from_millis(200);
+
+pub(super) struct View {
+    all: MultiProgress,
+    total: ProgressBar,
+    workers: Vec<ProgressBar>,
+    looked: std::cell::Cell<Option<Instant>>,
+    live: bool,
+    began: Instant,
+}
+
+impl View {
+    pub(super) fn new(jobs: u64, quiet: bool) -> View {
+        let all = MultiProgress::with_draw_target(if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
+        let style = |template| ProgressStyle::with_template(template).expect("the template is valid");
+        let total = all.add(ProgressBar::new(jobs).with_style(style("  done {bar:40} {pos}/{len}  {msg}")));
+        let workers = WORKERS
+            .iter()
+            .map(|name| {
+                let line = all.add(ProgressBar::new_spinner().with_style(style("  {prefix:4} {msg}")));
+                line.set_prefix(*name);
+                line
+            })
+            .collect();
+        let live = !all.is_hidden();
+        View { all, total, workers, looked: std::cell::Cell::new(None), live, began: Instant::now() }
+    }
+
+    /// One thing that happened.
+    pub(super) fn say(&self, text: &str) {
+        let line = format!("{:5.1} s  {text}", self.began.elapsed().as_secs_f64());
+        if self.live {
+            let _ = self.all.println(line);
+        } else {
+            eprintln!("{line}");
+        }
+    }
+
+    /// The picture as of now.
+    pub(super) fn update(&self, queue: &wire::Queue, logs: &[PathBuf]) {
+        if !self.live || self.looked.get().is_some_and(|at| at.elapsed() < LOOK) {
+            return;
+        }
+        self.looked.set(Some(Instant::now()));
+        self.total.set_position(queue.completed);
+        self.total.set_message(format!("{} waiting, {} held", queue.available + queue.scheduled, queue.running));
+        for (line, log) in self.workers.iter().zip(logs) {
+            let Ok(entries) = effects::read(log) else { continue };
+            let count = |what| entries.iter().filter(|entry| entry.what == what).count();
+            let ended: BTreeSet<_> =
+                entries.iter().filter(|e| e.what != What::Start).map(|e| (e.job, e.fence)).collect();
+            let held: Vec<String> = entries
+                .iter()
+                .filter(|e| e.what == What::Start && !ended.contains(&(e.job, e.fence)))
+                .map(|e| e.job.to_string()[28..].to_owned())
+                .collect();
+            line.set_message(format!(
+                "did {:>4}, refused {:>2}, holds {}",
+                count(What::Effect),
+                count(What::Refuse),
+                held.join(" ")
+            ));
+        }
+    }
+
+    pub(super) fn finish(&self) {
+        for line in &self.workers {
+            line.finish_and_clear();
+        }
+        self.total.finish_and_clear();
+    }
+}
+
+/// The last word, for people.
+pub(super) fn print_verdict(verdict: &Verdict, broken: &[String]) {
+    let row = |what: &str, number: String| println!("  {what:<34}{number:>8}");
+    println!("\nFrom the workers' own logs:");
+    row("jobs", verdict.jobs.to_string());
+    row("completed", verdict.completed.to_string());
+    row("lost", verdict.lost_jobs.to_string());
+    row("effects twice under one fence", verdict.duplicate_effects_same_fence.to_string());
+    row("stale writes accepted", verdict.stale_writes_accepted.to_string());
+    row("stale writes refused", verdict.stale_writes_refused.to_string());
+    row("rescues", verdict.rescues.to_string());
+    row("rescue time p50 / p99", format!("{} / {} ms", verdict.rescue_ms_p50, verdict.rescue_ms_p99));
+    if broken.is_empty() {
+        println!("\nEvery promise held.");
+    }
+}

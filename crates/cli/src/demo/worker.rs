@@ -1,0 +1,68 @@
+//! The demo's worker: a process of its own that works for a moment on each job and writes down what it did.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Result;
+use bytes::Bytes;
+use clap::Args as ClapArgs;
+use tokio::signal::unix::{SignalKind, signal};
+use worker::{JobContext, JobError, Worker, WorkerEvent};
+
+use super::effects::{EffectLog, What};
+
+/// A worker that logs its effects.
+#[derive(Debug, ClapArgs)]
+pub(crate) struct Args {
+    #[arg(long)]
+    pub(crate) server: String,
+    #[arg(long)]
+    pub(crate) queue: String,
+    #[arg(long)]
+    pub(crate) name: String,
+    /// The effect log.
+    #[arg(long)]
+    pub(crate) log: PathBuf,
+    #[arg(long, default_value_t = 8)]
+    pub(crate) concurrency: usize,
+    /// How long each job takes, in milliseconds.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) work_ms: u64,
+}
+
+/// Runs until SIGTERM, then drains.
+pub(crate) async fn run(args: Args) -> Result<()> {
+    let log = Arc::new(EffectLog::open(&args.log)?);
+    let (events, effects) = (Arc::clone(&log), Arc::clone(&log));
+    let work = Duration::from_millis(args.work_ms);
+    let handler = move |context: JobContext, _: Bytes| {
+        let log = Arc::clone(&effects);
+        async move {
+            let (job, fence) = (context.job_id(), context.fence());
+            log.write(What::Start, job, fence);
+            // Deliberately deaf to cancellation: this is the zombie that a fence must hold off.
+            tokio::time::sleep(work).await;
+            log.write(What::Effect, job, fence);
+            Ok::<Bytes, JobError>(Bytes::new())
+        }
+    };
+    let worker = Worker::builder(&args.server)
+        .queue(&args.queue)
+        .name(&args.name)
+        .concurrency(args.concurrency)
+        // A polite worker keeps silent about jobs it knows it has lost. This one does not, so that refusals are seen.
+        .report_lost(true)
+        .handle_raw("*", handler)
+        .on_event(move |event| match event {
+            WorkerEvent::Accepted { job, fence } => events.write(What::Accept, job, fence),
+            WorkerEvent::Refused { job, fence, .. } => events.write(What::Refuse, job, fence),
+            WorkerEvent::Lost { job, fence } => events.write(What::Lost, job, fence),
+            _ => {}
+        })
+        .build()?;
+    let mut term = signal(SignalKind::terminate())?;
+    println!("ready");
+    worker.run_until(async move { drop(term.recv().await) }).await;
+    Ok(())
+}

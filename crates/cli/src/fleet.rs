@@ -1,0 +1,95 @@
+//! Real processes for `bench` and `demo`: this very binary as a server and as workers, ended by pid when dropped.
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, ChildStdout, Command};
+
+/// How long a process gets to come up or to go down.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One process of ours. Dropping it kills it.
+pub(crate) struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Process {
+    /// Starts this binary with these arguments; its talk goes to `log`.
+    pub(crate) fn start<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, log: &Path) -> Result<Process> {
+        let exe = std::env::current_exe().context("cannot find this program's own file")?;
+        let log = std::fs::File::options().create(true).append(true).open(log)?;
+        let mut child = Command::new(exe)
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(log)
+            .kill_on_drop(true)
+            .spawn()
+            .context("cannot start another process of this program")?;
+        let stdout = child.stdout.take().context("the child has no output")?;
+        Ok(Process { child, lines: BufReader::new(stdout).lines() })
+    }
+
+    /// The next line it prints.
+    pub(crate) async fn line(&mut self) -> Result<String> {
+        match tokio::time::timeout(PATIENCE, self.lines.next_line()).await {
+            Ok(Ok(Some(line))) => Ok(line),
+            Ok(Ok(None)) => bail!("a process ended early; its log is kept beside its data"),
+            Ok(Err(error)) => Err(error.into()),
+            Err(_) => bail!("a process said nothing for {PATIENCE:?}"),
+        }
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid as i32)).context("the process has ended already")?;
+        kill_process(pid, signal).context("cannot signal a process of ours")
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
+        match tokio::time::timeout(PATIENCE, self.child.wait()).await {
+            Ok(status) => Ok(status?),
+            Err(_) => bail!("a process did not end within {PATIENCE:?}"),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+}
+
+/// A server of ours.
+pub(crate) struct Server {
+    /// The process.
+    pub(crate) process: Process,
+    /// Where it listens.
+    pub(crate) url: String,
+}
+
+#[derive(Deserialize)]
+struct Announcement {
+    url: String,
+}
+
+impl Server {
+    /// Starts a server on a free port of the loopback device, with its data in `data`.
+    pub(crate) async fn start(data: &Path, more: &[&str]) -> Result<Server> {
+        let mut args = vec!["serve", "--json", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data"];
+        let path = data.to_str().context("the data directory's name is not UTF-8")?;
+        args.push(path);
+        args.extend(more);
+        let log = data.with_extension("server.log");
+        let mut process = Process::start(args, &log)?;
+        let line = process.line().await.with_context(|| format!("the server did not start; see {}", log.display()))?;
+        let announcement: Announcement = serde_json::from_str(&line).context("the server's first line is not JSON")?;
+        Ok(Server { process, url: announcement.url })
+    }
+}

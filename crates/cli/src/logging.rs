@@ -1,0 +1,79 @@
+//! Logs of the long-running commands: to stderr, text for people and JSON for machines.
+
+use std::io::{self, IsTerminal};
+
+use clap::{Args, ValueEnum};
+use serde::Deserialize;
+use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt};
+
+use crate::output::Output;
+
+/// The crates whose events follow `--log-level`; libraries below them speak up from `warn`.
+const OURS: [&str; 7] =
+    ["tenure", "node", "worker", "store", "store_sqlite", "rpc", "schedule"];
+
+/// What an operator may choose about logs.
+#[derive(Args, Clone, Copy, Debug, Default)]
+pub(crate) struct LogArgs {
+    /// Form of the log [default: text on a terminal, json otherwise]
+    #[arg(long, env = "TENURE_LOG_FORMAT", value_name = "FORMAT")]
+    pub(crate) log_format: Option<LogFormat>,
+    /// How much is logged [default: info]
+    #[arg(long, env = "TENURE_LOG_LEVEL", value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+}
+
+/// The form of a log line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogFormat {
+    Text,
+    Json,
+}
+
+/// The least important event that is still logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+impl LogLevel {
+    const fn level(self) -> Level {
+        match self {
+            LogLevel::Error => Level::ERROR,
+            LogLevel::Warn => Level::WARN,
+            LogLevel::Info => Level::INFO,
+            LogLevel::Debug => Level::DEBUG,
+            LogLevel::Trace => Level::TRACE,
+        }
+    }
+}
+
+/// Starts logging for the rest of the process.
+pub(crate) fn start(args: LogArgs, output: &Output) {
+    let default = if output.is_quiet() { LogLevel::Error } else { LogLevel::Info };
+    let level = args.log_level.unwrap_or(default).level();
+    let is_text = match args.log_format {
+        Some(format) => format == LogFormat::Text,
+        None => io::stderr().is_terminal(),
+    };
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = if is_text {
+        fmt::layer().with_writer(io::stderr).with_ansi(output.has_stderr_color()).with_target(false).boxed()
+    } else {
+        fmt::layer().with_writer(io::stderr).json().flatten_event(true).with_ansi(false).boxed()
+    };
+    let targets = Targets::new()
+        .with_default(LevelFilter::from_level(level.min(Level::WARN)))
+        .with_targets(OURS.map(|name| (name, level)));
+    // A second start keeps the first subscriber, which is what tests in one process need.
+    let _ = tracing_subscriber::registry().with(layer.with_filter(targets)).try_init();
+}

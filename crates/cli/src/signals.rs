@@ -1,0 +1,45 @@
+//! Ctrl-C and SIGTERM. The first asks for a good end, the second ends at once.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use crate::exit::Exit;
+
+/// Both signals, caught from the moment this exists.
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl Signals {
+    /// Must be called inside a runtime.
+    pub(crate) fn catch() -> io::Result<Self> {
+        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for the next of the two.
+    pub(crate) async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+
+    /// A token that the first signal fires. The second signal ends the process, for whoever does not want to wait.
+    pub(crate) fn drain_on_first(mut self) -> CancellationToken {
+        let token = CancellationToken::new();
+        let fired = token.clone();
+        tokio::spawn(async move {
+            self.next().await;
+            warn!("stopping; a second signal ends at once");
+            fired.cancel();
+            self.next().await;
+            warn!("ended by a second signal");
+            std::process::exit(Exit::Failed as i32);
+        });
+        token
+    }
+}

@@ -1,0 +1,198 @@
+//! Producers and people: enqueue, look, cancel, retry, watch.
+
+use model::{JobId, State};
+use rpc::{ApiError, convert, wire};
+use store::{Cancelled, EnqueueBatch, Page, Redriven, Selection};
+
+use super::{Answer, Api, Moves};
+use crate::event::Event;
+use crate::watch::Wanted;
+
+/// Jobs on one page of a list, and how many a caller may ask for.
+const PAGE_DEFAULT: u32 = 100;
+const PAGE_MAX: u32 = 1000;
+/// Jobs moved by one statement of a re-drive by filter; the call repeats it until none is left.
+const REDRIVE_BATCH: usize = 1000;
+/// Jobs one re-drive call may move before it answers.
+const REDRIVE_MAX: usize = 100_000;
+/// Ids one call may name.
+const IDS_MAX: usize = 10_000;
+
+impl Api {
+    pub(crate) async fn enqueue(&self, request: wire::EnqueueRequest) -> Answer<wire::EnqueueResponse> {
+        let limits = &self.config.limits;
+        if request.jobs.len() > limits.batch_jobs_max {
+            return Err(ApiError::invalid(format!(
+                "{} jobs in one call are too many; send at most {} at a time",
+                request.jobs.len(),
+                limits.batch_jobs_max
+            )));
+        }
+        let bytes: usize = request.jobs.iter().map(|job| job.payload.len()).sum();
+        if bytes > limits.batch_bytes_max {
+            return Err(ApiError::invalid(format!(
+                "{bytes} bytes of payload in one call are too many; send at most {} at a time",
+                limits.batch_bytes_max
+            )));
+        }
+        let request_id = convert::optional(&request.request_id, model::RequestId::new)?;
+        let many = request.jobs.len() > 1;
+        let mut jobs = Vec::with_capacity(request.jobs.len());
+        for (index, job) in request.jobs.into_iter().enumerate() {
+            let job = convert::new_job(job, || self.ids.fresh()).and_then(|job| {
+                job.check(limits)?;
+                Ok(job)
+            });
+            let at = |error: model::Invalid| if many { ApiError::invalid(format!("job {index}: {error}")) } else { error.into() };
+            jobs.push(job.map_err(at)?);
+        }
+        let mut queues: Vec<_> = jobs.iter().map(|job| &job.queue).collect();
+        queues.sort();
+        queues.dedup();
+        let unserved_queues =
+            queues.into_iter().filter(|queue| self.sessions.workers_for(queue) == 0).map(ToString::to_string).collect();
+
+        let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
+        let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
+        self.metrics.enqueued.inc_by(inserted.clone().count() as u64);
+        let watched = self.watched_ids(inserted.map(|job| job.id));
+        self.wake(answer.ready).await;
+        if let Some(in_) = answer.next_run_in {
+            self.tell(Event::RunDue { in_ }).await;
+        }
+        self.announce(watched).await;
+        Ok(wire::EnqueueResponse {
+            jobs: answer.jobs.iter().map(|job| wire::Enqueued { id: job.id.to_string(), duplicate: job.duplicate }).collect(),
+            repeated: answer.repeated,
+            unserved_queues,
+        })
+    }
+
+    pub(crate) async fn get(&self, request: wire::GetJobRequest) -> Answer<wire::Job> {
+        let id: JobId = request.id.parse()?;
+        let job = self.store.get(id).await?.ok_or_else(|| unknown_job(id))?;
+        let workers = self.sessions.workers_for(&job.queue);
+        Ok(wire::Job { workers: Some(workers), ..convert::job(job) })
+    }
+
+    pub(crate) async fn list(&self, request: wire::ListJobsRequest) -> Answer<wire::ListJobsResponse> {
+        let filter = convert::filter(&request.queue, &request.kind, &request.states)?;
+        let limit = match request.limit {
+            0 => PAGE_DEFAULT,
+            limit => limit.min(PAGE_MAX),
+        } as usize;
+        let before = convert::optional(&request.cursor, str::parse)?;
+        let retryable_only = request.states.iter().any(|word| word == "retryable")
+            && !request.states.iter().any(|word| word == "scheduled");
+        let jobs = self.store.list(filter, Page { before, limit }).await?;
+        let next_cursor = match jobs.last() {
+            Some(last) if jobs.len() == limit => last.id.to_string(),
+            _ => String::new(),
+        };
+        let jobs = jobs
+            .into_iter()
+            .filter(|job| !retryable_only || job.state != State::Scheduled || job.shown_state() == "retryable")
+            .map(convert::job)
+            .collect();
+        Ok(wire::ListJobsResponse { jobs, next_cursor })
+    }
+
+    pub(crate) async fn cancel(&self, request: wire::CancelRequest) -> Answer<wire::CancelResponse> {
+        let ids = ids(&request.ids)?;
+        if ids.is_empty() {
+            return Err(ApiError::invalid("name at least one job id"));
+        }
+        let answers = self.store.cancel(ids.clone()).await?;
+        for answer in &answers {
+            match answer {
+                Cancelled::Now => {
+                    self.metrics.cancelled.inc();
+                }
+                Cancelled::Asked { hold, holder } => {
+                    // A holder without a stream learns it at its next renewal.
+                    if let Some(session) = self.sessions.of_worker(holder) {
+                        session.stop(convert::stop(*hold, "cancelled"));
+                    }
+                }
+                Cancelled::AlreadyEnded(_) | Cancelled::Unknown => {}
+            }
+        }
+        let now = ids.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Cancelled::Now));
+        let watched = self.watched_ids(now.map(|(id, _)| *id));
+        self.announce(watched).await;
+        let jobs = ids.iter().zip(&answers).map(|(id, answer)| convert::cancel_answer(*id, answer)).collect();
+        Ok(wire::CancelResponse { jobs })
+    }
+
+    pub(crate) async fn retry(&self, request: wire::RetryRequest) -> Answer<wire::RetryResponse> {
+        let wanted = ids(&request.ids)?;
+        let answers = if wanted.is_empty() {
+            let mut filter = convert::filter(&request.queue, &request.kind, &request.states)?;
+            if filter.queue.is_none() && filter.kind.is_none() && filter.states.is_empty() {
+                return Err(ApiError::invalid("name job ids, a queue, a kind or a state (dead, cancelled)"));
+            }
+            if filter.states.is_empty() {
+                filter.states = vec![State::Dead];
+            }
+            if let Some(state) = filter.states.iter().find(|state| !matches!(state, State::Dead | State::Cancelled)) {
+                return Err(ApiError::invalid(format!("{} jobs cannot be retried; only dead or cancelled ones", state.word())));
+            }
+            let mut answers = Vec::new();
+            while answers.len() < REDRIVE_MAX {
+                let batch = self.store.redrive(Selection::Filter(filter.clone()), REDRIVE_BATCH).await?;
+                let moved = batch.iter().any(|(_, answer)| matches!(answer, Redriven::Again(_)));
+                let full = batch.len() == REDRIVE_BATCH;
+                answers.extend(batch);
+                if !full || !moved {
+                    break;
+                }
+            }
+            answers
+        } else {
+            let limit = wanted.len();
+            self.store.redrive(Selection::Ids(wanted), limit).await?
+        };
+        let moved = answers.iter().filter_map(|(id, answer)| match answer {
+            Redriven::Again(queue) => Some((*id, queue)),
+            _ => None,
+        });
+        let moves = Moves::of(moved.clone().map(|(_, queue)| (State::Available, queue, None)));
+        let watched = self.watched_ids(moved.map(|(id, _)| id));
+        self.wake_after(moves).await;
+        self.announce(watched).await;
+        Ok(wire::RetryResponse { jobs: answers.iter().map(|(id, answer)| convert::retry_answer(*id, answer)).collect() })
+    }
+
+    /// What a watcher wants, and the present state of the jobs it names.
+    pub(crate) async fn watched(&self, request: wire::WatchRequest) -> Answer<(Wanted, Vec<wire::JobEvent>)> {
+        let filter = convert::filter(&request.queue, &request.kind, &[])?;
+        let ids = ids(&request.ids)?;
+        let mut present = Vec::new();
+        for id in &ids {
+            let job = self.store.get(*id).await?.ok_or_else(|| unknown_job(*id))?;
+            present.push(self.event_of(job));
+        }
+        Ok((Wanted { ids, filter }, present))
+    }
+
+    pub(crate) async fn stats(&self) -> Answer<wire::StatsResponse> {
+        let queues = self.queues().await?.queues;
+        Ok(wire::StatsResponse {
+            queues,
+            workers: self.sessions.count(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            store: self.config.store.clone(),
+        })
+    }
+}
+
+pub(crate) fn unknown_job(id: JobId) -> ApiError {
+    ApiError::not_found(format!("there is no job {id}; finished jobs are removed when their retention is over"))
+}
+
+fn ids(texts: &[String]) -> Answer<Vec<JobId>> {
+    if texts.len() > IDS_MAX {
+        return Err(ApiError::invalid(format!("{} ids in one call are too many; send at most {IDS_MAX}", texts.len())));
+    }
+    Ok(texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
+}

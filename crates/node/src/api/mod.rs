@@ -1,0 +1,139 @@
+//! The handlers: one for each call, wire in and wire out. gRPC and HTTP are two doors to the same rooms.
+
+mod jobs;
+mod queues;
+mod work;
+
+pub(crate) use work::{check_credits, renewal_answers};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Clock, JobId, QueueName, State};
+use rpc::ApiError;
+use store::JobStore;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::NodeConfig;
+use crate::event::Event;
+use crate::ids::IdSource;
+use crate::metrics::Metrics;
+use crate::sessions::Sessions;
+use crate::stall::RenewalHealth;
+use crate::watch::Watchers;
+
+/// What every handler answers.
+pub(crate) type Answer<T> = Result<T, ApiError>;
+
+/// What the handlers share.
+pub(crate) struct Api {
+    pub(crate) store: Arc<dyn JobStore>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) config: NodeConfig,
+    pub(crate) metrics: Metrics,
+    pub(crate) sessions: Sessions,
+    pub(crate) watchers: Watchers,
+    pub(crate) renewals: RenewalHealth,
+    /// Which life of the server this is.
+    pub(crate) generation: u64,
+    /// Fires when the server is going away: what waits stops waiting.
+    pub(crate) closing: CancellationToken,
+    ids: IdSource,
+    events: mpsc::Sender<Event>,
+}
+
+impl Api {
+    pub(crate) fn new(
+        store: Arc<dyn JobStore>,
+        clock: Arc<dyn Clock>,
+        config: NodeConfig,
+        metrics: Metrics,
+        events: mpsc::Sender<Event>,
+    ) -> Self {
+        Api {
+            ids: IdSource::new(Arc::clone(&clock)),
+            sessions: Sessions::new(metrics.workers.clone()),
+            watchers: Watchers::new(),
+            renewals: RenewalHealth::default(),
+            generation: clock.wall().as_millis().unsigned_abs(),
+            closing: CancellationToken::new(),
+            store,
+            clock,
+            config,
+            metrics,
+            events,
+        }
+    }
+
+    /// Tells the heart. Waits while its inbox is full, so that callers slow down before memory grows.
+    pub(crate) async fn tell(&self, event: Event) {
+        // An error means that the heart has stopped, and with it the server.
+        let _ = self.events.send(event).await;
+    }
+
+    /// Wakes dispatch for queues that may have work now.
+    pub(crate) async fn wake(&self, queues: Vec<QueueName>) {
+        if !queues.is_empty() {
+            self.tell(Event::Ready { queues }).await;
+        }
+    }
+
+    /// The jobs that watchers must hear of: none while nobody watches.
+    pub(crate) fn watched_ids(&self, ids: impl Iterator<Item = JobId>) -> Vec<JobId> {
+        if self.watchers.any() { ids.collect() } else { Vec::new() }
+    }
+
+    /// Tells watchers that these jobs changed state.
+    pub(crate) async fn announce(&self, ids: Vec<JobId>) {
+        for id in ids {
+            if let Ok(Some(job)) = self.store.get(id).await {
+                self.watchers.tell(self.event_of(job));
+            }
+        }
+    }
+
+    pub(crate) fn event_of(&self, job: model::Job) -> rpc::wire::JobEvent {
+        rpc::wire::JobEvent {
+            id: job.id.to_string(),
+            state: job.shown_state().to_owned(),
+            queue: job.queue.to_string(),
+            kind: job.kind.to_string(),
+            attempt: job.attempt,
+            fence: job.fence.get(),
+            holder: job.holder.map(|holder| holder.to_string()).unwrap_or_default(),
+            error: job.last_error.unwrap_or_default(),
+            at_ms: self.clock.wall().as_millis(),
+        }
+    }
+
+    /// After jobs left running: wakes dispatch for those that may run again at once, arms the timer for the others.
+    pub(crate) async fn wake_after(&self, moves: Moves) {
+        self.wake(moves.ready).await;
+        if let Some(in_) = moves.due_in {
+            self.tell(Event::RunDue { in_ }).await;
+        }
+    }
+}
+
+/// Where jobs went that may run again.
+#[derive(Debug, Default)]
+pub(crate) struct Moves {
+    ready: Vec<QueueName>,
+    due_in: Option<Duration>,
+}
+
+impl Moves {
+    /// Sums up where jobs went.
+    pub(crate) fn of<'a>(moved: impl Iterator<Item = (State, &'a QueueName, Option<Duration>)>) -> Self {
+        let mut moves = Moves::default();
+        for (state, queue, due_in) in moved {
+            match state {
+                State::Available if !moves.ready.contains(queue) => moves.ready.push(queue.clone()),
+                State::Scheduled => moves.due_in = moves.due_in.into_iter().chain(due_in).min(),
+                _ => {}
+            }
+        }
+        moves
+    }
+}

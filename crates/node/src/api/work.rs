@@ -1,0 +1,239 @@
+//! Workers: renew, finish, progress, and the unary claim. The stream in `session` uses the same functions.
+
+use std::time::Duration;
+
+use model::{ErrorKind, Hold, Limits, Outcome, Report, State, WorkerKey};
+use rpc::{ApiError, convert, wire};
+use store::{Claim, Finished, Progress, Renewed};
+use tokio::sync::mpsc;
+
+use super::{Answer, Api, Moves};
+use crate::event::Event;
+use crate::metrics::Verb;
+
+/// The longest a unary claim may wait for work.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+impl Api {
+    /// Extends leases; counts the holders that came too late.
+    pub(crate) async fn renew_holds(&self, worker: &WorkerKey, holds: Vec<Hold>) -> Answer<Vec<Renewed>> {
+        let began = self.clock.monotonic();
+        let answer = self.store.renew(worker, holds, self.config.lease_default).await;
+        if let Some(for_) = self.renewals.observe(began, self.clock.monotonic(), answer.is_ok()) {
+            self.tell(Event::StoreStalled { for_ }).await;
+        }
+        let answer = answer?;
+        let lost = answer.iter().filter(|renewed| matches!(renewed, Renewed::Lost)).count();
+        self.metrics.stale_writes.get_or_create(&Verb::RENEW).inc_by(lost as u64);
+        Ok(answer)
+    }
+
+    /// Ends attempts; wakes dispatch for what comes back.
+    pub(crate) async fn finish_reports(&self, worker: &WorkerKey, reports: Vec<Report>) -> Answer<Vec<(Hold, Finished)>> {
+        let marks: Vec<(Hold, bool, bool)> = reports
+            .iter()
+            .map(|report| {
+                let failed = matches!(report.outcome, Outcome::Failed { .. });
+                (report.hold, failed, report.outcome == Outcome::HandedBack)
+            })
+            .collect();
+        let answers = self.store.finish(worker, reports).await?;
+        for ((_, failed, handed_back), answer) in marks.iter().zip(&answers) {
+            match answer {
+                Finished::Done { state, ran, .. } => {
+                    self.metrics.count_end(*state);
+                    if *handed_back {
+                        self.metrics.handed_back.inc();
+                    } else {
+                        self.metrics.job_duration.observe(ran.as_secs_f64());
+                    }
+                    if *failed {
+                        self.metrics.failed.inc();
+                        if !state.is_terminal() {
+                            self.metrics.retried.inc();
+                        }
+                    }
+                }
+                Finished::Stale { .. } => {
+                    self.metrics.stale_writes.get_or_create(&Verb::FINISH).inc();
+                }
+                Finished::AlreadyDone | Finished::Unknown => {}
+            }
+        }
+        let moves = Moves::of(answers.iter().filter_map(|answer| match answer {
+            Finished::Done { state, queue, due_in, .. } => Some((*state, queue, *due_in)),
+            _ => None,
+        }));
+        let done = marks.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Finished::Done { .. }));
+        let watched = self.watched_ids(done.map(|((hold, ..), _)| hold.job));
+        self.wake_after(moves).await;
+        self.announce(watched).await;
+        Ok(marks.into_iter().map(|(hold, ..)| hold).zip(answers).collect())
+    }
+
+    /// Keeps progress notes and checkpoints.
+    pub(crate) async fn note_progress(&self, worker: &WorkerKey, notes: Vec<Progress>) -> Answer<Vec<bool>> {
+        let accepted = self.store.progress(worker, notes).await?;
+        let refused = accepted.iter().filter(|accepted| !**accepted).count();
+        self.metrics.stale_writes.get_or_create(&Verb::PROGRESS).inc_by(refused as u64);
+        Ok(accepted)
+    }
+
+    /// The unary claim: takes what is there, or waits for work as a session of one call.
+    pub(crate) async fn claim(&self, request: wire::ClaimRequest) -> Answer<wire::ClaimResponse> {
+        let worker = convert::worker(&request.worker)?;
+        let queues = convert::queues(&request.queues)?;
+        let limit = request.limit.clamp(1, 1_000);
+        let wait = convert::span(request.wait_ms, "wait_ms")?;
+        if wait > WAIT_MAX {
+            return Err(ApiError::invalid(format!("wait_ms is {}; wait at most {}", wait.as_millis(), WAIT_MAX.as_millis())));
+        }
+        let claim = Claim { holder: worker.clone(), queues: queues.clone(), limit: limit as usize, lease: self.config.lease_default };
+        let claimed = self.store.claim(claim).await?;
+        if !claimed.is_empty() || wait.is_zero() {
+            let shortest = claimed.iter().map(|job| job.lease).min();
+            self.note_claimed(&claimed).await;
+            if let Some(lease) = shortest {
+                self.tell(Event::LeaseGranted { lease }).await;
+            }
+            return Ok(wire::ClaimResponse { jobs: claimed.into_iter().map(convert::assignment).collect() });
+        }
+
+        let (frames, mut inbox) = mpsc::channel(1);
+        let session = self.sessions.open_unary(worker, queues.clone(), frames);
+        self.tell(Event::Joined { session: session.id, queues }).await;
+        self.tell(Event::Credits { session: session.id, add: limit }).await;
+        let frame = tokio::select! {
+            frame = tokio::time::timeout(wait, inbox.recv()) => frame.ok().flatten(),
+            () = self.closing.cancelled() => None,
+        };
+        self.sessions.close(session.id);
+        self.tell(Event::Left { session: session.id }).await;
+        // A claim that was under way finds the door closed from here on and hands its jobs back; one that came
+        // through just before is taken along.
+        inbox.close();
+        let frame = frame.or_else(|| inbox.try_recv().ok()).transpose()?;
+        Ok(wire::ClaimResponse { jobs: frame.map(|frame| frame.assignments).unwrap_or_default() })
+    }
+
+    /// Counts claims and tells watchers.
+    pub(crate) async fn note_claimed(&self, claimed: &[store::Claimed]) {
+        for job in claimed {
+            self.metrics.enqueue_to_start.observe(job.waited.as_secs_f64());
+        }
+        let watched = self.watched_ids(claimed.iter().map(|job| job.hold.job));
+        self.announce(watched).await;
+    }
+
+    /// A worker says that it is gone and that all its jobs are stopped: what it still holds moves on at once.
+    pub(crate) async fn leave(&self, worker: &WorkerKey) -> Answer<()> {
+        self.store.retire(worker).await?;
+        let reaped = self.store.reap_holder(worker, false).await?;
+        self.note_reaped(&reaped).await;
+        Ok(())
+    }
+
+    /// Counts jobs that were taken back and wakes dispatch for them. Their next holder can start at once.
+    pub(crate) async fn note_reaped(&self, reaped: &[store::Reaped]) {
+        for job in reaped {
+            self.metrics.rescued.inc();
+            self.metrics.rescue.observe(job.late.as_secs_f64());
+            self.metrics.count_end(job.state);
+            tracing::info!(job_id = %job.hold.job, fence = %job.hold.fence, worker = %job.holder, state = job.state.word(), "job taken back");
+            // A holder that is connected after all should not find out only at its next beat.
+            if let Some(session) = self.sessions.of_worker(&job.holder) {
+                session.stop(convert::stop(job.hold, "lost"));
+            }
+        }
+        let watched = self.watched_ids(reaped.iter().map(|job| job.hold.job));
+        self.wake_after(Moves::of(reaped.iter().map(|job| (job.state, &job.queue, job.due_in)))).await;
+        self.announce(watched).await;
+    }
+
+    pub(crate) async fn renew(&self, request: wire::RenewRequest) -> Answer<wire::RenewResponse> {
+        let worker = convert::worker(&request.worker)?;
+        let holds = convert::holds(&request.holds)?;
+        let answers = self.renew_holds(&worker, holds.clone()).await?;
+        if let ([hold], [Renewed::Lost]) = (&holds[..], &answers[..]) {
+            return Err(self.why_stale(*hold).await);
+        }
+        let (held, stops) = renewal_answers(&holds, &answers);
+        Ok(wire::RenewResponse { held, stops })
+    }
+
+    pub(crate) async fn finish(&self, request: wire::FinishRequest) -> Answer<wire::FinishResponse> {
+        let worker = convert::worker(&request.worker)?;
+        let limits = &self.config.limits;
+        let reports = request.reports.into_iter().map(|report| convert::report(report, limits)).collect::<Result<Vec<_>, _>>()?;
+        let answers = self.finish_reports(&worker, reports).await?;
+        if let [(hold, Finished::Stale { .. } | Finished::Unknown)] = &answers[..] {
+            return Err(self.why_stale(*hold).await);
+        }
+        Ok(wire::FinishResponse { reports: answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect() })
+    }
+
+    pub(crate) async fn progress(&self, request: wire::ProgressRequest) -> Answer<wire::ProgressResponse> {
+        let worker = convert::worker(&request.worker)?;
+        let limits = &self.config.limits;
+        let notes = request.notes.into_iter().map(|note| convert::progress(note, limits)).collect::<Result<Vec<_>, _>>()?;
+        let holds: Vec<Hold> = notes.iter().map(|note| note.hold).collect();
+        let accepted = self.note_progress(&worker, notes).await?;
+        if let ([hold], [false]) = (&holds[..], &accepted[..]) {
+            return Err(self.why_stale(*hold).await);
+        }
+        let notes = holds
+            .iter()
+            .zip(accepted)
+            .map(|(hold, accepted)| wire::ProgressAnswer { job: hold.job.to_string(), fence: hold.fence.get(), accepted })
+            .collect();
+        Ok(wire::ProgressResponse { notes })
+    }
+
+    /// The error for a single write that found its hold gone.
+    async fn why_stale(&self, hold: Hold) -> ApiError {
+        match self.store.get(hold.job).await {
+            Err(error) => error.into(),
+            Ok(None) => super::jobs::unknown_job(hold.job),
+            Ok(Some(job)) if job.fence != hold.fence => ApiError::new(
+                ErrorKind::StaleFence,
+                format!("job {} moved on: fence {} is stale, the current one is {}; stop working on it", hold.job, hold.fence, job.fence),
+            ),
+            Ok(Some(job)) if job.state == State::Running => ApiError::new(
+                ErrorKind::StaleFence,
+                format!("job {} is held by another worker under this fence; stop working on it", hold.job),
+            ),
+            Ok(Some(job)) => ApiError::new(
+                ErrorKind::StaleFence,
+                format!("job {} is {} and no longer held; stop working on it", hold.job, job.shown_state()),
+            ),
+        }
+    }
+}
+
+/// Splits renewals into what stands and what must stop. A cancelled job is in both: its lease stands until it is
+/// reported.
+pub(crate) fn renewal_answers(holds: &[Hold], answers: &[Renewed]) -> (Vec<wire::Renewal>, Vec<wire::Stop>) {
+    let mut held = Vec::new();
+    let mut stops = Vec::new();
+    for (hold, answer) in holds.iter().zip(answers) {
+        match answer {
+            Renewed::Held { lease, cancel } => {
+                let lease_ms = convert::millis(*lease);
+                held.push(wire::Renewal { job: hold.job.to_string(), fence: hold.fence.get(), lease_ms });
+                if *cancel {
+                    stops.push(convert::stop(*hold, "cancelled"));
+                }
+            }
+            Renewed::Lost => stops.push(convert::stop(*hold, "lost")),
+        }
+    }
+    (held, stops)
+}
+
+/// Slots a worker may offer at once.
+pub(crate) fn check_credits(credits: u32) -> Answer<u32> {
+    if credits > Limits::SLOTS_MAX {
+        return Err(ApiError::invalid(format!("{credits} free slots are too many; offer at most {}", Limits::SLOTS_MAX)));
+    }
+    Ok(credits)
+}

@@ -1,0 +1,94 @@
+//! What the heart has others do: each duty is one call to the store and one event back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Hold, Instant, Outcome, QueueName, Report};
+use rpc::{convert, wire};
+use schedule::dispatch::SessionId;
+use store::{Claim, StoreError};
+use tracing::{info, warn};
+
+use crate::api::Api;
+use crate::event::{Event, Granted};
+
+/// Claims jobs for a session and sends them down its stream.
+pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueName>, limit: u32) {
+    let Some(to) = api.sessions.get(session) else {
+        let answer = Ok(Granted { jobs: 0, shortest_lease: None });
+        return api.tell(Event::Claimed { session, asked: limit, answer }).await;
+    };
+    let lease = api.config.lease_default;
+    let answer = api.store.claim(Claim { holder: to.worker.clone(), queues, limit: limit as usize, lease }).await;
+    let claimed = match answer {
+        Ok(claimed) => claimed,
+        Err(error) => {
+            warn!(%error, "cannot claim jobs");
+            return api.tell(Event::Claimed { session, asked: limit, answer: Err(error) }).await;
+        }
+    };
+    let granted = Granted { jobs: claimed.len() as u32, shortest_lease: claimed.iter().map(|job| job.lease).min() };
+    api.tell(Event::Claimed { session, asked: limit, answer: Ok(granted) }).await;
+    if claimed.is_empty() {
+        return;
+    }
+    api.note_claimed(&claimed).await;
+    let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
+    let assignments = claimed.into_iter().map(convert::assignment).collect();
+    if to.frames.send(Ok(wire::ServerFrame { assignments, ..Default::default() })).await.is_ok() {
+        return;
+    }
+    // The stream is gone and these jobs never left: they can go back without waiting for their leases. If this
+    // fails, or we die here, the leases still bring them back.
+    let reports = holds.into_iter().map(|hold| Report { hold, outcome: Outcome::HandedBack }).collect();
+    if let Err(error) = api.finish_reports(&to.worker, reports).await {
+        info!(worker = %to.worker, %error, "jobs that were never sent wait for their leases");
+    }
+}
+
+/// Makes due jobs available.
+pub(crate) async fn promote(api: Arc<Api>, limit: usize) {
+    let answer = api.store.promote(limit).await.map(|promoted| (promoted.count, promoted.ready));
+    api.tell(Event::Promoted { limit, answer }).await;
+}
+
+/// Takes back jobs whose lease is over. Decided too long ago, it is not begun: we were frozen since, and holders must
+/// be heard first.
+pub(crate) async fn reap(api: Arc<Api>, limit: usize, not_after: Instant) {
+    let pass = async {
+        let expired = api.store.expired(limit).await?;
+        let found = expired.len();
+        if found == 0 {
+            return Ok(0);
+        }
+        if api.clock.monotonic() > not_after {
+            return Err(StoreError::Unavailable("the server stood still before this rescue could begin".to_owned()));
+        }
+        let reaped = api.store.reap(expired).await?;
+        api.note_reaped(&reaped).await;
+        Ok(found)
+    };
+    let answer = pass.await;
+    api.tell(Event::Reaped { limit, answer }).await;
+}
+
+/// Removes what is past retention.
+pub(crate) async fn purge(api: Arc<Api>, limit: usize) {
+    let answer = api.store.purge(api.config.retention, limit).await;
+    api.tell(Event::Purged { limit, answer }).await;
+}
+
+/// Gives holders back the time during which we did not listen.
+pub(crate) async fn extend_leases(api: Arc<Api>, by: Duration) {
+    warn!(stalled_ms = by.as_millis() as u64, "this server or its store stood still; leases are extended and rescue pauses");
+    api.metrics.stalls.inc();
+    api.metrics.stalled_seconds.inc_by(by.as_secs_f64());
+    let answer = api.store.extend_leases(by).await;
+    api.tell(Event::Extended { answer }).await;
+}
+
+/// Asks when the next duties are due.
+pub(crate) async fn read_deadlines(api: Arc<Api>) {
+    let answer = api.store.deadlines().await;
+    api.tell(Event::Deadlines { answer }).await;
+}

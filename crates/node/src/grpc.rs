@@ -1,0 +1,130 @@
+//! The gRPC door. Each method is one line: the handlers are in `api`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt as _};
+use rpc::wire;
+use rpc::wire::jobs_server::{Jobs, JobsServer};
+use rpc::wire::queues_server::{Queues, QueuesServer};
+use rpc::wire::work_server::{Work, WorkServer};
+use tokio::sync::broadcast::error::RecvError;
+use tonic::{Request, Response, Status, Streaming, async_trait};
+
+use crate::api::Api;
+use crate::session;
+
+/// Room for a full batch and its envelope.
+const MESSAGE_BYTES_MAX: usize = 16 << 20;
+
+type Reply<T> = Result<Response<T>, Status>;
+type Outgoing<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+struct Door(Arc<Api>);
+
+/// All gRPC services as routes.
+pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
+    let jobs = JobsServer::new(Door(Arc::clone(api)));
+    let work = WorkServer::new(Door(Arc::clone(api)));
+    let queues = QueuesServer::new(Door(Arc::clone(api)));
+    tonic::service::Routes::new(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(work.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX))
+        .add_service(queues)
+        .prepare()
+        .into_axum_router()
+}
+
+fn reply<T>(answer: crate::api::Answer<T>) -> Reply<T> {
+    Ok(Response::new(answer?))
+}
+
+#[async_trait]
+impl Jobs for Door {
+    type WatchStream = Outgoing<wire::JobEvent>;
+
+    async fn enqueue(&self, request: Request<wire::EnqueueRequest>) -> Reply<wire::EnqueueResponse> {
+        reply(self.0.enqueue(request.into_inner()).await)
+    }
+
+    async fn get(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::Job> {
+        reply(self.0.get(request.into_inner()).await)
+    }
+
+    async fn list(&self, request: Request<wire::ListJobsRequest>) -> Reply<wire::ListJobsResponse> {
+        reply(self.0.list(request.into_inner()).await)
+    }
+
+    async fn cancel(&self, request: Request<wire::CancelRequest>) -> Reply<wire::CancelResponse> {
+        reply(self.0.cancel(request.into_inner()).await)
+    }
+
+    async fn retry(&self, request: Request<wire::RetryRequest>) -> Reply<wire::RetryResponse> {
+        reply(self.0.retry(request.into_inner()).await)
+    }
+
+    async fn stats(&self, _: Request<wire::StatsRequest>) -> Reply<wire::StatsResponse> {
+        reply(self.0.stats().await)
+    }
+
+    async fn watch(&self, request: Request<wire::WatchRequest>) -> Reply<Self::WatchStream> {
+        // Subscribe before looking, so that no change falls between the two.
+        let events = self.0.watchers.subscribe();
+        let (wanted, present) = self.0.watched(request.into_inner()).await?;
+        let wanted = Arc::new(wanted);
+        let changes = futures_util::stream::unfold(events, move |mut events| {
+            let wanted = Arc::clone(&wanted);
+            async move {
+                loop {
+                    match events.recv().await {
+                        Ok(event) if wanted.matches(&event) => return Some((Ok(event), events)),
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(missed)) => {
+                            let status = Status::data_loss(format!("too slow: {missed} events were dropped; watch again"));
+                            return Some((Err(status), events));
+                        }
+                        Err(RecvError::Closed) => return None,
+                    }
+                }
+            }
+        });
+        let all = futures_util::stream::iter(present.into_iter().map(Ok)).chain(changes);
+        Ok(Response::new(Box::pin(all.take_until(self.0.closing.clone().cancelled_owned()))))
+    }
+}
+
+#[async_trait]
+impl Work for Door {
+    type SessionStream = Outgoing<wire::ServerFrame>;
+
+    async fn session(&self, request: Request<Streaming<wire::WorkerFrame>>) -> Reply<Self::SessionStream> {
+        let outbox = session::open(Arc::clone(&self.0), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(tokio_stream::wrappers::ReceiverStream::new(outbox))))
+    }
+
+    async fn claim(&self, request: Request<wire::ClaimRequest>) -> Reply<wire::ClaimResponse> {
+        reply(self.0.claim(request.into_inner()).await)
+    }
+
+    async fn renew(&self, request: Request<wire::RenewRequest>) -> Reply<wire::RenewResponse> {
+        reply(self.0.renew(request.into_inner()).await)
+    }
+
+    async fn finish(&self, request: Request<wire::FinishRequest>) -> Reply<wire::FinishResponse> {
+        reply(self.0.finish(request.into_inner()).await)
+    }
+
+    async fn progress(&self, request: Request<wire::ProgressRequest>) -> Reply<wire::ProgressResponse> {
+        reply(self.0.progress(request.into_inner()).await)
+    }
+}
+
+#[async_trait]
+impl Queues for Door {
+    async fn list(&self, _: Request<wire::ListQueuesRequest>) -> Reply<wire::ListQueuesResponse> {
+        reply(self.0.queues().await)
+    }
+
+    async fn set(&self, request: Request<wire::SetQueueRequest>) -> Reply<wire::Queue> {
+        reply(self.0.set_queue(request.into_inner()).await)
+    }
+}

@@ -1,0 +1,179 @@
+//! The heart: one loop that feeds the pure machines and does what they say.
+//!
+//! The inbox is always drained before timers fire, so that news which waited while we were stopped is heard before
+//! anyone is judged by the clock.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::Clock;
+use schedule::dispatch::{self, Dispatcher};
+use schedule::upkeep::{self, Duty, Upkeep};
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use crate::api::Api;
+use crate::duties;
+use crate::event::Event;
+
+/// Events taken from the inbox in one go.
+const GATHER_MAX: usize = 1_024;
+/// How long to sleep when no machine names a deadline; any event wakes the loop earlier.
+const IDLE: Duration = Duration::from_secs(3600);
+
+/// Pause between tries to read the leases at the start.
+const RETRY_START: Duration = Duration::from_millis(500);
+
+/// Smaller changes are the clock being disciplined, not stepped.
+const WALL_STEP_MIN: Duration = Duration::from_millis(500);
+
+pub(crate) struct Heart {
+    api: Arc<Api>,
+    dispatcher: Dispatcher,
+    upkeep: Upkeep,
+    /// What the wall clock shows beyond the monotonic one; it changes only when someone steps the wall clock.
+    wall_offset: i64,
+}
+
+impl Heart {
+    pub(crate) fn new(api: Arc<Api>) -> Self {
+        let wall_offset = wall_offset(&*api.clock);
+        Heart { api, dispatcher: Dispatcher::new(), upkeep: Upkeep::new(), wall_offset }
+    }
+
+    /// Beats until the inbox closes or the task is dropped.
+    pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
+        let longest_lease = self.longest_lease().await;
+        self.upkeep.handle(self.now(), upkeep::Input::Started { longest_lease });
+        let mut events = Vec::with_capacity(GATHER_MAX);
+        loop {
+            self.act();
+            let deadline = self.dispatcher.next_deadline().into_iter().chain(self.upkeep.next_deadline()).min();
+            let sleep = deadline.map_or(IDLE, |at| at.since(self.now()));
+            tokio::select! {
+                biased;
+                taken = inbox.recv_many(&mut events, GATHER_MAX) => if taken == 0 { return },
+                () = tokio::time::sleep(sleep) => {}
+            }
+            self.watch_the_wall();
+            for event in events.drain(..) {
+                self.hear(event);
+                self.act();
+            }
+            if inbox.is_empty() {
+                let now = self.now();
+                self.dispatcher.handle_deadline(now);
+                self.upkeep.handle_deadline(now);
+            }
+        }
+    }
+
+    /// Scheduled jobs follow the wall clock: when it is stepped, their timers are set anew.
+    fn watch_the_wall(&mut self) {
+        let offset = wall_offset(&*self.api.clock);
+        if (offset - self.wall_offset).abs() > WALL_STEP_MIN.as_millis() as i64 {
+            warn!(by_ms = offset - self.wall_offset, "the wall clock was stepped; leases are not affected");
+            self.wall_offset = offset;
+            self.upkeep.handle(self.now(), upkeep::Input::WallStepped);
+        }
+    }
+
+    /// The longest lease that was given out before we started. Until the store can say, nothing is judged.
+    async fn longest_lease(&self) -> Option<Duration> {
+        loop {
+            match self.api.store.deadlines().await {
+                Ok(deadlines) => return deadlines.longest_lease,
+                Err(error) => warn!(%error, "cannot read the leases; trying again"),
+            }
+            tokio::time::sleep(RETRY_START).await;
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        use dispatch::Input as Dispatch;
+        let now = self.now();
+        match event {
+            Event::Joined { session, queues } => self.dispatcher.handle(now, Dispatch::Joined { session, queues }),
+            Event::Credits { session, add } => self.dispatcher.handle(now, Dispatch::Credits { session, add }),
+            Event::Left { session } => self.dispatcher.handle(now, Dispatch::Left { session }),
+            Event::Ready { queues } => {
+                for queue in queues {
+                    self.dispatcher.handle(now, Dispatch::Ready { queue });
+                }
+            }
+            Event::RunDue { in_ } => self.upkeep.handle(now, upkeep::Input::RunDue { after: in_ }),
+            Event::LeaseGranted { lease } => self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease }),
+            Event::Claimed { session, asked, answer: Ok(granted) } => {
+                if let Some(lease) = granted.shortest_lease {
+                    self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease });
+                }
+                self.dispatcher.handle(now, Dispatch::ClaimDone { session, asked, got: granted.jobs });
+            }
+            Event::Claimed { session, asked, answer: Err(_) } => {
+                self.dispatcher.handle(now, Dispatch::ClaimFailed { session, asked });
+            }
+            Event::Promoted { limit, answer } => match answer {
+                Ok((count, ready)) => {
+                    for queue in ready {
+                        self.dispatcher.handle(now, Dispatch::Ready { queue });
+                    }
+                    self.upkeep.handle(now, upkeep::Input::Promoted { count, limit });
+                }
+                Err(_) => self.failed(Duty::Promote),
+            },
+            Event::Reaped { limit, answer } => match answer {
+                Ok(found) => self.upkeep.handle(now, upkeep::Input::ReapDone { found, limit }),
+                Err(_) => self.failed(Duty::Reap),
+            },
+            Event::Purged { limit, answer } => match answer {
+                Ok(removed) => self.upkeep.handle(now, upkeep::Input::PurgeDone { removed, limit }),
+                Err(_) => self.failed(Duty::Purge),
+            },
+            Event::Extended { answer } => match answer {
+                Ok(_) => self.upkeep.handle(now, upkeep::Input::Extended),
+                Err(_) => self.failed(Duty::Extend),
+            },
+            Event::Deadlines { answer } => match answer {
+                Ok(deadlines) => self.upkeep.handle(
+                    now,
+                    upkeep::Input::Deadlines {
+                        next_run_in: deadlines.next_run_in,
+                        next_lease_in: deadlines.next_lease_in,
+                        longest_lease: deadlines.longest_lease,
+                    },
+                ),
+                Err(_) => self.failed(Duty::Read),
+            },
+            Event::StoreStalled { for_ } => self.upkeep.handle(now, upkeep::Input::StoreStalled { lasted: for_ }),
+        }
+    }
+
+    fn failed(&mut self, duty: Duty) {
+        self.upkeep.handle(self.now(), upkeep::Input::Failed { duty });
+    }
+
+    /// Does what the machines say. Every duty runs in a task of its own and answers with an event.
+    fn act(&mut self) {
+        while let Some(dispatch::Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {
+            tokio::spawn(duties::claim(Arc::clone(&self.api), session, queues.to_vec(), limit));
+        }
+        while let Some(output) = self.upkeep.poll_output() {
+            let api = Arc::clone(&self.api);
+            match output {
+                upkeep::Output::Promote { limit } => tokio::spawn(duties::promote(api, limit)),
+                upkeep::Output::Reap { limit, not_after } => tokio::spawn(duties::reap(api, limit, not_after)),
+                upkeep::Output::Purge { limit } => tokio::spawn(duties::purge(api, limit)),
+                upkeep::Output::ExtendLeases { by } => tokio::spawn(duties::extend_leases(api, by)),
+                upkeep::Output::ReadDeadlines => tokio::spawn(duties::read_deadlines(api)),
+            };
+        }
+    }
+
+    fn now(&self) -> model::Instant {
+        self.api.clock.monotonic()
+    }
+}
+
+fn wall_offset(clock: &dyn Clock) -> i64 {
+    clock.wall().as_millis() - (clock.monotonic().as_nanos() / 1_000_000) as i64
+}

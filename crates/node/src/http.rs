@@ -1,0 +1,268 @@
+//! The HTTP/JSON door: the same messages as gRPC, with `curl` in mind. Errors are `application/problem+json`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post, put};
+use http::{HeaderValue, StatusCode, header};
+use rpc::{ApiError, wire};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::api::{Answer, Api};
+
+/// The longest `GET …/wait` may wait.
+const WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long the store may take to prove itself before `/readyz` says no.
+const READY_TIMEOUT: Duration = Duration::from_secs(2);
+
+type Shared = State<Arc<Api>>;
+
+/// All HTTP routes.
+pub(crate) fn routes(api: &Arc<Api>) -> Router {
+    let body_max = api.config.limits.batch_bytes_max * 2;
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .route("/v1/jobs", post(enqueue).get(list))
+        .route("/v1/jobs/cancel", post(cancel))
+        .route("/v1/jobs/retry", post(retry))
+        .route("/v1/jobs/{id}", get(job))
+        .route("/v1/jobs/{id}/wait", get(wait))
+        .route("/v1/jobs/{id}/cancel", post(cancel_one))
+        .route("/v1/jobs/{id}/retry", post(retry_one))
+        .route("/v1/stats", get(stats))
+        .route("/v1/queues", get(queues))
+        .route("/v1/queues/{name}", put(set_queue))
+        .route("/v1/queues/{name}/pause", post(pause))
+        .route("/v1/queues/{name}/resume", post(resume))
+        .route("/v1/work/claim", post(claim))
+        .route("/v1/work/renew", post(renew))
+        .route("/v1/work/finish", post(finish))
+        .route("/v1/work/progress", post(progress))
+        .fallback(|| async { problem(&ApiError::not_found("there is nothing at this path; GET / lists what there is")) })
+        .method_not_allowed_fallback(|| async {
+            let error = ApiError::invalid("this path does not take this method; GET / lists what there is");
+            with_status(&error, StatusCode::METHOD_NOT_ALLOWED)
+        })
+        .layer(DefaultBodyLimit::max(body_max))
+        .with_state(Arc::clone(api))
+}
+
+async fn index() -> &'static str {
+    concat!(
+        "tenure ",
+        env!("CARGO_PKG_VERSION"),
+        "\n\n",
+        "POST /v1/jobs               {\"jobs\": [{\"queue\": \"q\", \"kind\": \"k\", \"payload\": …}]}, or one job\n",
+        "GET  /v1/jobs               ?queue=&kind=&state=&limit=&cursor=\n",
+        "GET  /v1/jobs/{id}          GET …/wait?timeout_ms=   POST …/cancel   POST …/retry\n",
+        "POST /v1/jobs/cancel        {\"ids\": […]}\n",
+        "POST /v1/jobs/retry         {\"ids\": […]} or {\"queue\": \"q\"}\n",
+        "GET  /v1/queues             PUT /v1/queues/{name}   POST …/pause   POST …/resume\n",
+        "GET  /v1/stats\n",
+        "POST /v1/work/claim         {\"worker\": \"w1\", \"queues\": [\"q\"], \"limit\": 1, \"wait_ms\": 10000}\n",
+        "POST /v1/work/renew         {\"worker\": \"w1\", \"holds\": [{\"job\": \"…\", \"fence\": 1}]}\n",
+        "POST /v1/work/progress      {\"worker\": \"w1\", \"notes\": [{\"job\": \"…\", \"fence\": 1, \"note\": …}]}\n",
+        "POST /v1/work/finish        {\"worker\": \"w1\", \"reports\": [{\"job\": \"…\", \"fence\": 1, \"outcome\": \"completed\"}]}\n",
+        "GET  /healthz   /readyz   /metrics\n",
+    )
+}
+
+async fn readyz(State(api): Shared) -> Response {
+    let why_not = match tokio::time::timeout(READY_TIMEOUT, api.store.check()).await {
+        Ok(Ok(())) => return "ready\n".into_response(),
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("store unavailable: no commit within {READY_TIMEOUT:?}"),
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, format!("{why_not}\n")).into_response()
+}
+
+async fn metrics(State(api): Shared) -> Response {
+    let queues = match api.store.stats().await {
+        Ok(queues) => queues,
+        Err(error) => return problem(&error.into()),
+    };
+    match api.metrics.render(&queues) {
+        Ok(text) => {
+            let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(error) => problem(&ApiError::new(model::ErrorKind::Internal, error.to_string())),
+    }
+}
+
+async fn enqueue(State(api): Shared, body: Bytes) -> Response {
+    // The shape is chosen first, so that the error names the field that is wrong.
+    let is_batch = serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|value| value.get("jobs").is_some());
+    let request = if is_batch {
+        parse(&body)
+    } else {
+        parse(&body).map(|job| wire::EnqueueRequest { jobs: vec![job], ..Default::default() })
+    };
+    let request = match request {
+        Ok(request) => request,
+        Err(error) => return problem(&error),
+    };
+    answer(api.enqueue(request).await)
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    #[serde(default)]
+    queue: String,
+    #[serde(default)]
+    kind: String,
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    limit: u32,
+    #[serde(default)]
+    cursor: String,
+}
+
+async fn list(State(api): Shared, query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>) -> Response {
+    let query = match query {
+        Ok(Query(query)) => query,
+        Err(error) => return problem(&ApiError::invalid(error.body_text())),
+    };
+    let states = query.state.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
+    let request =
+        wire::ListJobsRequest { queue: query.queue, kind: query.kind, states, limit: query.limit, cursor: query.cursor };
+    answer(api.list(request).await)
+}
+
+async fn job(State(api): Shared, Path(id): Path<String>) -> Response {
+    answer(api.get(wire::GetJobRequest { id }).await)
+}
+
+#[derive(Deserialize)]
+struct WaitQuery {
+    timeout_ms: Option<u64>,
+}
+
+/// Answers the job as soon as it has ended, or as it is when the time is over.
+async fn wait(State(api): Shared, Path(id): Path<String>, Query(query): Query<WaitQuery>) -> Response {
+    let timeout = query.timeout_ms.map_or(WAIT_MAX, Duration::from_millis).min(WAIT_MAX);
+    let mut events = api.watchers.subscribe();
+    let ended = async {
+        loop {
+            let job = api.get(wire::GetJobRequest { id: id.clone() }).await?;
+            if model::State::from_word(&job.state).is_some_and(model::State::is_terminal) {
+                return Ok(job);
+            }
+            // Any event of this job, or having missed some, is a reason to look again.
+            while let Ok(event) = events.recv().await {
+                if event.id == job.id {
+                    break;
+                }
+            }
+        }
+    };
+    let ended = tokio::select! {
+        ended = tokio::time::timeout(timeout, ended) => ended.ok(),
+        () = api.closing.cancelled() => None,
+    };
+    match ended {
+        Some(ended) => answer(ended),
+        None => answer(api.get(wire::GetJobRequest { id: id.clone() }).await),
+    }
+}
+
+async fn cancel(State(api): Shared, body: Bytes) -> Response {
+    answer(async { api.cancel(parse(&body)?).await }.await)
+}
+
+async fn cancel_one(State(api): Shared, Path(id): Path<String>) -> Response {
+    answer(api.cancel(wire::CancelRequest { ids: vec![id] }).await.and_then(|response| {
+        let one = response.jobs.into_iter().next().expect("one answer for each id");
+        if one.answer == "unknown" { Err(ApiError::not_found(format!("there is no job {}", one.id))) } else { Ok(one) }
+    }))
+}
+
+async fn retry(State(api): Shared, body: Bytes) -> Response {
+    answer(async { api.retry(parse(&body)?).await }.await)
+}
+
+async fn retry_one(State(api): Shared, Path(id): Path<String>) -> Response {
+    let request = wire::RetryRequest { ids: vec![id], ..Default::default() };
+    answer(api.retry(request).await.and_then(|response| {
+        let one = response.jobs.into_iter().next().expect("one answer for each id");
+        let refused = |why: String| Err(ApiError::new(model::ErrorKind::Refused, why));
+        match one.answer.as_str() {
+            "unknown" => Err(ApiError::not_found(format!("there is no job {}", one.id))),
+            "not_ended" => refused(format!("job {} is {}; only dead or cancelled jobs can be retried", one.id, one.state)),
+            "key_taken" => refused(format!("the unique key of job {} is taken by another job now", one.id)),
+            _ => Ok(one),
+        }
+    }))
+}
+
+async fn stats(State(api): Shared) -> Response {
+    answer(api.stats().await)
+}
+
+async fn queues(State(api): Shared) -> Response {
+    answer(api.queues().await)
+}
+
+async fn set_queue(State(api): Shared, Path(name): Path<String>, body: Bytes) -> Response {
+    answer(async { api.set_queue(wire::SetQueueRequest { name, ..parse(&body)? }).await }.await)
+}
+
+async fn pause(State(api): Shared, Path(name): Path<String>) -> Response {
+    answer(api.set_queue(wire::SetQueueRequest { name, paused: Some(true), ..Default::default() }).await)
+}
+
+async fn resume(State(api): Shared, Path(name): Path<String>) -> Response {
+    answer(api.set_queue(wire::SetQueueRequest { name, paused: Some(false), ..Default::default() }).await)
+}
+
+async fn claim(State(api): Shared, body: Bytes) -> Response {
+    answer(async { api.claim(parse(&body)?).await }.await)
+}
+
+async fn renew(State(api): Shared, body: Bytes) -> Response {
+    answer(async { api.renew(parse(&body)?).await }.await)
+}
+
+async fn finish(State(api): Shared, body: Bytes) -> Response {
+    answer(async { api.finish(parse(&body)?).await }.await)
+}
+
+async fn progress(State(api): Shared, body: Bytes) -> Response {
+    answer(async { api.progress(parse(&body)?).await }.await)
+}
+
+fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
+    serde_json::from_slice(body).map_err(|error| ApiError::invalid(format!("the body is not the JSON expected here: {error}")))
+}
+
+fn answer<T: Serialize>(answer: Answer<T>) -> Response {
+    match answer {
+        Ok(value) => axum::Json(value).into_response(),
+        Err(error) => problem(&error),
+    }
+}
+
+fn problem(error: &ApiError) -> Response {
+    with_status(error, StatusCode::from_u16(error.http_status()).expect("the table holds valid statuses"))
+}
+
+fn with_status(error: &ApiError, status: StatusCode) -> Response {
+    let mut problem = error.to_problem();
+    problem.status = status.as_u16();
+    let mut response = (status, axum::Json(problem)).into_response();
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    if let Some(span) = error.retry_after {
+        response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(span.as_secs().max(1)));
+    }
+    response
+}

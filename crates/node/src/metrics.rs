@@ -1,0 +1,168 @@
+//! The numbers a server exports, under names people know.
+
+use std::fmt;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::registry::{Registry, Unit};
+
+use model::State;
+use store::QueueStats;
+
+/// All metrics of one server. Cheap to clone.
+#[derive(Clone)]
+pub struct Metrics {
+    pub(crate) enqueued: Counter,
+    pub(crate) completed: Counter,
+    pub(crate) failed: Counter,
+    pub(crate) retried: Counter,
+    pub(crate) rescued: Counter,
+    pub(crate) dead: Counter,
+    pub(crate) cancelled: Counter,
+    pub(crate) handed_back: Counter,
+    pub(crate) stale_writes: Family<Verb, Counter>,
+    pub(crate) job_duration: Histogram,
+    pub(crate) enqueue_to_start: Histogram,
+    pub(crate) rescue: Histogram,
+    pub(crate) workers: Gauge,
+    pub(crate) stalls: Counter,
+    pub(crate) stalled_seconds: Counter<f64, AtomicU64>,
+    store_commit: Histogram,
+    store_batch: Histogram,
+    queue_size: Family<QueueState, Gauge>,
+    queue_oldest: Family<QueueLabel, Gauge<f64, AtomicU64>>,
+    registry: std::sync::Arc<std::sync::Mutex<Registry>>,
+}
+
+/// Which verb a stale holder tried.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct Verb {
+    verb: &'static str,
+}
+
+impl Verb {
+    pub(crate) const FINISH: Verb = Verb { verb: "finish" };
+    pub(crate) const RENEW: Verb = Verb { verb: "renew" };
+    pub(crate) const PROGRESS: Verb = Verb { verb: "progress" };
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueState {
+    queue: String,
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct QueueLabel {
+    queue: String,
+}
+
+impl Metrics {
+    /// Fresh metrics, all zero.
+    pub fn new() -> Self {
+        let seconds = || Histogram::new(exponential_buckets(0.000_5, 2.0, 22));
+        let metrics = Metrics {
+            enqueued: Counter::default(),
+            completed: Counter::default(),
+            failed: Counter::default(),
+            retried: Counter::default(),
+            rescued: Counter::default(),
+            dead: Counter::default(),
+            cancelled: Counter::default(),
+            handed_back: Counter::default(),
+            stale_writes: Family::default(),
+            job_duration: seconds(),
+            enqueue_to_start: seconds(),
+            rescue: seconds(),
+            workers: Gauge::default(),
+            stalls: Counter::default(),
+            stalled_seconds: Counter::default(),
+            store_commit: seconds(),
+            store_batch: Histogram::new(exponential_buckets(1.0, 2.0, 12)),
+            queue_size: Family::default(),
+            queue_oldest: Family::default(),
+            registry: Default::default(),
+        };
+        for verb in [Verb::FINISH, Verb::RENEW, Verb::PROGRESS] {
+            // A counter that is there from the start, at zero, can be alerted on.
+            drop(metrics.stale_writes.get_or_create(&verb));
+        }
+        metrics.register();
+        metrics
+    }
+
+    fn register(&self) {
+        let mut registry = self.registry.lock().expect("no panic while holding the lock");
+        let r = registry.sub_registry_with_prefix("tenure");
+        r.register("jobs_enqueued", "Jobs accepted", self.enqueued.clone());
+        r.register("jobs_completed", "Jobs done", self.completed.clone());
+        r.register("jobs_failed", "Attempts that failed", self.failed.clone());
+        r.register("jobs_retried", "Attempts that will be made again after a failure", self.retried.clone());
+        r.register("jobs_rescued", "Jobs taken back from silent or leaving holders", self.rescued.clone());
+        r.register("jobs_dead", "Jobs buried", self.dead.clone());
+        r.register("jobs_cancelled", "Jobs called off", self.cancelled.clone());
+        r.register("jobs_handed_back", "Jobs given back unharmed", self.handed_back.clone());
+        r.register("stale_writes_refused", "Writes of holders that had lost the job", self.stale_writes.clone());
+        r.register_with_unit("job_duration", "Claim to accepted report", Unit::Seconds, self.job_duration.clone());
+        r.register_with_unit("enqueue_to_start", "Ready to claimed", Unit::Seconds, self.enqueue_to_start.clone());
+        r.register_with_unit("rescue", "Lease over to taken back", Unit::Seconds, self.rescue.clone());
+        r.register("workers", "Connected workers", self.workers.clone());
+        r.register("own_stalls", "Times this server found that it, or its store, had stood still", self.stalls.clone());
+        r.register_with_unit("own_stalled", "Time this server stood still", Unit::Seconds, self.stalled_seconds.clone());
+        r.register_with_unit("store_commit", "Duration of store commits", Unit::Seconds, self.store_commit.clone());
+        r.register("store_batch_size", "Requests that shared one commit", self.store_batch.clone());
+        r.register("queue_size", "Jobs by queue and state", self.queue_size.clone());
+        r.register_with_unit("queue_oldest", "Age of the oldest available job", Unit::Seconds, self.queue_oldest.clone());
+    }
+
+    /// Notes one commit of the store; given to the store as a hook.
+    pub fn observe_commit(&self, took: Duration, requests: usize) {
+        self.store_commit.observe(took.as_secs_f64());
+        self.store_batch.observe(requests as f64);
+    }
+
+    pub(crate) fn count_end(&self, state: State) {
+        match state {
+            State::Completed => self.completed.inc(),
+            State::Dead => self.dead.inc(),
+            State::Cancelled => self.cancelled.inc(),
+            State::Scheduled | State::Available | State::Running => return,
+        };
+    }
+
+    /// The text of `/metrics`, with queue figures as of now.
+    pub(crate) fn render(&self, queues: &[QueueStats]) -> Result<String, fmt::Error> {
+        self.queue_size.clear();
+        self.queue_oldest.clear();
+        for stats in queues {
+            let queue = stats.queue.to_string();
+            for state in State::ALL {
+                let label = QueueState { queue: queue.clone(), state: state.word() };
+                self.queue_size.get_or_create(&label).set(stats.counts[state as usize] as i64);
+            }
+            let oldest = stats.oldest.unwrap_or_default().as_secs_f64();
+            self.queue_oldest.get_or_create(&QueueLabel { queue }).set(oldest);
+        }
+        let mut text = String::new();
+        encode(&mut text, &self.registry.lock().expect("no panic while holding the lock"))?;
+        Ok(text)
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Metrics::new()
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}

@@ -1,0 +1,85 @@
+//! The port: accepts connections, speaks HTTP/1 and HTTP/2 on each, and ends them in good order.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use rpc::wire::ServerFrame;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::api::Api;
+use crate::{grpc, http};
+
+/// Open connections at most; further ones wait in the listener's backlog.
+const CONNECTIONS_MAX: usize = 10_000;
+/// Calls on one connection at the same time.
+const STREAMS_MAX: u32 = 1_000;
+/// Large enough that a full batch is on its way without waiting for the other side.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 16 << 20;
+/// A peer that is silent this long is asked; one that does not answer is gone.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// A client gets this long to send the headers of an HTTP/1 request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// A pause after a failed accept (out of descriptors, say), so that trouble does not become a busy loop.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Serves until `shutdown`, then tells workers goodbye and waits for open requests.
+pub(crate) async fn serve(api: Arc<Api>, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+    let service = TowerToHyperService::new(grpc::routes(&api).fallback_service(http::routes(&api)));
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(KEEPALIVE_INTERVAL)
+        .keep_alive_timeout(KEEPALIVE_TIMEOUT);
+    let builder = Arc::new(builder);
+    let graceful = GracefulShutdown::new();
+    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
+        let stream = tokio::select! {
+            biased;
+            () = shutdown.cancelled() => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    warn!(%error, "cannot accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let _ = stream.set_nodelay(true);
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone()).into_owned();
+        let connection = graceful.watch(connection);
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(error, "connection ended");
+            }
+            drop(slot);
+        });
+    }
+    drop(listener);
+    api.closing.cancel();
+    for session in api.sessions.all() {
+        let _ = session.frames.try_send(Ok(ServerFrame { goodbye: true, ..Default::default() }));
+        session.close.cancel();
+    }
+    if tokio::time::timeout(api.config.drain_grace, graceful.shutdown()).await.is_err() {
+        warn!("some connections were still open when the grace was over");
+    }
+    Ok(())
+}

@@ -1,0 +1,170 @@
+//! One worker's stream: frames in, frames out. Everything that waits in the inbox is handled in one go, so that a busy
+//! worker's beats and reports share a commit.
+
+use std::sync::Arc;
+
+use futures_util::{FutureExt as _, Stream, StreamExt as _};
+use model::{Hold, WorkerKey};
+use rpc::wire::{ServerFrame, WorkerFrame};
+use rpc::{ApiError, convert, wire};
+use tokio::sync::mpsc;
+use tonic::Status;
+use tracing::{debug, info};
+
+use crate::api::{Answer, Api, check_credits, renewal_answers};
+use crate::event::Event;
+use crate::sessions::{FRAMES_MAX, Session};
+
+/// Frames taken together at most; a named bound on the work between two looks at the stream.
+const GATHER_MAX: usize = 64;
+
+/// The other end of [`Outgoing`](crate::sessions::Outgoing).
+pub(crate) type Outbox = mpsc::Receiver<Result<ServerFrame, Status>>;
+
+/// Opens the session that the first frame announces and serves it in a task of its own until either side ends it.
+pub(crate) async fn open<S>(api: Arc<Api>, mut frames: S) -> Answer<Outbox>
+where
+    S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin + 'static,
+{
+    let first = match frames.next().await {
+        Some(frame) => frame?,
+        None => return Err(ApiError::invalid("the stream ended before its first frame")),
+    };
+    let hello = first.hello.clone().ok_or_else(|| ApiError::invalid("the first frame of a session must carry a hello"))?;
+    let worker = convert::worker(&hello.worker)?;
+    let queues = convert::queues(&hello.queues)?;
+    check_credits(hello.slots.max(first.credits))?;
+
+    let (sender, outbox) = mpsc::channel(FRAMES_MAX);
+    let session = api.sessions.open(worker, queues.clone(), sender);
+    info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues = queues.len(), "worker connected");
+    api.tell(Event::Joined { session: session.id, queues }).await;
+    let welcome = wire::Welcome {
+        server: api.config.name.clone(),
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        generation: api.generation,
+    };
+    let _ = session.frames.send(Ok(ServerFrame { welcome: Some(welcome), ..Default::default() })).await;
+    tokio::spawn(async move {
+        let ended = serve(&api, &session, first, &mut frames).await;
+        api.sessions.close(session.id);
+        api.tell(Event::Left { session: session.id }).await;
+        match ended {
+            Ok(()) => info!(worker = %session.worker, "worker disconnected"),
+            Err(error) => {
+                info!(worker = %session.worker, %error, "worker session ended");
+                let _ = session.frames.send(Err(error.into())).await;
+            }
+        }
+    });
+    Ok(outbox)
+}
+
+async fn serve<S>(api: &Api, session: &Session, first: WorkerFrame, frames: &mut S) -> Answer<()>
+where
+    S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin,
+{
+    let mut gathered = Gathered::default();
+    gathered.add(api, first)?;
+    loop {
+        let mut open = true;
+        while gathered.frames < GATHER_MAX {
+            match frames.next().now_or_never() {
+                Some(Some(frame)) => gathered.add(api, frame?)?,
+                Some(None) => {
+                    open = false;
+                    break;
+                }
+                None => break,
+            }
+        }
+        let left = std::mem::take(&mut gathered).handle(api, session).await?;
+        if left || !open {
+            return Ok(());
+        }
+        let next = tokio::select! {
+            biased;
+            () = session.close.cancelled() => return Ok(()),
+            next = frames.next() => next,
+        };
+        match next {
+            Some(frame) => gathered.add(api, frame?)?,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// What several frames said, put together.
+#[derive(Default)]
+struct Gathered {
+    frames: usize,
+    credits: u32,
+    holds: Vec<Hold>,
+    beats: Vec<u64>,
+    reports: Vec<model::Report>,
+    progress: Vec<store::Progress>,
+    leave: Option<wire::Leave>,
+}
+
+impl Gathered {
+    fn add(&mut self, api: &Api, frame: WorkerFrame) -> Answer<()> {
+        let limits = &api.config.limits;
+        self.frames += 1;
+        self.credits = check_credits(self.credits.saturating_add(frame.credits))?;
+        if let Some(beat) = frame.beat {
+            self.beats.push(beat.number);
+            self.holds.extend(convert::holds(&beat.holds)?);
+        }
+        for report in frame.reports {
+            self.reports.push(convert::report(report, limits)?);
+        }
+        for note in frame.progress {
+            self.progress.push(convert::progress(note, limits)?);
+        }
+        self.leave = frame.leave.or(self.leave.take());
+        Ok(())
+    }
+
+    /// Does what was asked, in the order that is safe: notes before reports of the same job, reports before new
+    /// work. Answers whether the worker left.
+    async fn handle(self, api: &Api, session: &Session) -> Answer<bool> {
+        let worker = &session.worker;
+        let mut answer = ServerFrame::default();
+        if self.credits > 0 {
+            api.tell(Event::Credits { session: session.id, add: self.credits }).await;
+        }
+        if !self.progress.is_empty() {
+            let holds: Vec<Hold> = self.progress.iter().map(|note| note.hold).collect();
+            let accepted = api.note_progress(worker, self.progress).await?;
+            let refused = holds.iter().zip(accepted).filter(|(_, accepted)| !accepted);
+            answer.stops.extend(refused.map(|(hold, _)| convert::stop(*hold, "lost")));
+        }
+        if !self.reports.is_empty() {
+            let answers = api.finish_reports(worker, self.reports).await?;
+            answer.reports = answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
+        }
+        if let Some(number) = self.beats.last() {
+            let (renewals, stops) = beat(api, worker, self.holds).await?;
+            answer.beat = Some(wire::BeatAnswer { number: *number, renewals });
+            answer.stops.extend(stops);
+        }
+        if let Some(leave) = &self.leave {
+            if leave.all_stopped {
+                api.leave(worker).await?;
+            }
+            answer.left = true;
+        }
+        if answer != ServerFrame::default() && session.frames.send(Ok(answer)).await.is_err() {
+            debug!(%worker, "worker went away before its answer");
+            return Ok(true);
+        }
+        Ok(self.leave.is_some())
+    }
+}
+
+async fn beat(api: &Api, worker: &WorkerKey, mut holds: Vec<Hold>) -> Answer<(Vec<wire::Renewal>, Vec<wire::Stop>)> {
+    holds.sort();
+    holds.dedup();
+    let answers = api.renew_holds(worker, holds.clone()).await?;
+    Ok(renewal_answers(&holds, &answers))
+}

@@ -1,0 +1,151 @@
+//! The open sessions: where to send a worker's frames, and who serves which queue.
+
+use std::collections::HashMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use model::{QueueName, WorkerKey};
+use prometheus_client::metrics::gauge::Gauge;
+use rpc::wire::{ServerFrame, Stop};
+use schedule::dispatch::SessionId;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tonic::Status;
+
+/// Frames that may wait for a slow worker; then the sender waits, and only for that worker.
+pub(crate) const FRAMES_MAX: usize = 256;
+
+/// Where a worker's frames go: frames, and at most one error as the last item.
+pub(crate) type Outgoing = mpsc::Sender<Result<ServerFrame, Status>>;
+
+/// The way to one worker.
+#[derive(Clone, Debug)]
+pub(crate) struct Session {
+    pub(crate) id: SessionId,
+    pub(crate) worker: WorkerKey,
+    pub(crate) queues: Vec<QueueName>,
+    pub(crate) frames: Outgoing,
+    /// Fires when the session must end: the worker opened another one, or the server is going away.
+    pub(crate) close: CancellationToken,
+}
+
+impl Session {
+    /// Tells the worker to stop something, if its outbox has room; otherwise it learns it at its next beat.
+    pub(crate) fn stop(&self, stop: Stop) {
+        let _ = self.frames.try_send(Ok(ServerFrame { stops: vec![stop], ..Default::default() }));
+    }
+}
+
+/// All open sessions.
+#[derive(Debug)]
+pub(crate) struct Sessions {
+    next_id: AtomicU64,
+    open: Mutex<Open>,
+    gauge: Gauge,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    by_id: HashMap<SessionId, Session>,
+    by_worker: HashMap<WorkerKey, SessionId>,
+    by_queue: HashMap<QueueName, u32>,
+}
+
+impl Sessions {
+    pub(crate) fn new(gauge: Gauge) -> Self {
+        Sessions { next_id: AtomicU64::new(1), open: Mutex::default(), gauge }
+    }
+
+    /// Opens a session. A worker that is still believed to be here under the same key has reconnected: its old
+    /// session is closed and returned.
+    pub(crate) fn open(&self, worker: WorkerKey, queues: Vec<QueueName>, frames: Outgoing) -> Session {
+        let session = self.open_unary(worker, queues, frames);
+        let mut open = self.lock();
+        if let Some(old) = open.by_worker.insert(session.worker.clone(), session.id)
+            && let Some(old) = open.by_id.get(&old)
+        {
+            old.close.cancel();
+        }
+        session
+    }
+
+    /// Opens the session of one unary claim. It leaves the worker's stream, if it has one, alone.
+    pub(crate) fn open_unary(&self, worker: WorkerKey, queues: Vec<QueueName>, frames: Outgoing) -> Session {
+        let id = SessionId(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let session = Session { id, worker, queues, frames, close: CancellationToken::new() };
+        let mut open = self.lock();
+        for queue in &session.queues {
+            *open.by_queue.entry(queue.clone()).or_default() += 1;
+        }
+        open.by_id.insert(id, session.clone());
+        self.gauge.set(open.by_id.len() as i64);
+        session
+    }
+
+    /// Forgets a session.
+    pub(crate) fn close(&self, id: SessionId) {
+        let mut open = self.lock();
+        let Some(session) = open.by_id.remove(&id) else { return };
+        if open.by_worker.get(&session.worker) == Some(&id) {
+            open.by_worker.remove(&session.worker);
+        }
+        for queue in &session.queues {
+            if let Some(count) = open.by_queue.get_mut(queue) {
+                *count -= 1;
+                if *count == 0 {
+                    open.by_queue.remove(queue);
+                }
+            }
+        }
+        self.gauge.set(open.by_id.len() as i64);
+    }
+
+    pub(crate) fn get(&self, id: SessionId) -> Option<Session> {
+        self.lock().by_id.get(&id).cloned()
+    }
+
+    /// The session this worker is on now.
+    pub(crate) fn of_worker(&self, worker: &WorkerKey) -> Option<Session> {
+        let open = self.lock();
+        open.by_worker.get(worker).and_then(|id| open.by_id.get(id)).cloned()
+    }
+
+    pub(crate) fn all(&self) -> Vec<Session> {
+        self.lock().by_id.values().cloned().collect()
+    }
+
+    /// How many connected workers serve this queue.
+    pub(crate) fn workers_for(&self, queue: &QueueName) -> u32 {
+        self.lock().by_queue.get(queue).copied().unwrap_or(0)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.lock().by_id.len() as u32
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Open> {
+        self.open.lock().expect("no panic while holding the lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reconnecting_worker_replaces_its_old_session() {
+        let sessions = Sessions::new(Gauge::default());
+        let queue = QueueName::new("q").unwrap();
+        let worker = WorkerKey::new("w").unwrap();
+        let open = || sessions.open(worker.clone(), vec![queue.clone()], mpsc::channel(1).0);
+        let (first, second) = (open(), open());
+        assert!(first.close.is_cancelled() && !second.close.is_cancelled());
+        assert_eq!(sessions.of_worker(&worker).map(|s| s.id), Some(second.id));
+        // The old stream's end comes late and must not hide the new session.
+        sessions.close(first.id);
+        assert_eq!(sessions.of_worker(&worker).map(|s| s.id), Some(second.id));
+        assert_eq!(sessions.workers_for(&queue), 1);
+        sessions.close(second.id);
+        assert_eq!((sessions.workers_for(&queue), sessions.count()), (0, 0));
+    }
+}

@@ -1,0 +1,9 @@
+//! The real server in this process, on a real port, with a real store and a clock the test can step. Callers come over
+//! the real wire.
+
+mod bad_input;
+mod clock_steps;
+mod curl;
+mod leaving;
+mod support;
+mod watching;

@@ -1,0 +1,193 @@
+//! What can be asked without changing anything: `get`, `list`, `stats`, `deadlines`, `expired`. The reader thread runs
+//! these, each in a read transaction of its own.
+
+use model::{Fence, Hold, Job, JobId, LeaseTime, State, WorkerKey};
+use rusqlite::{Row, params};
+use store::{Deadlines, Expired, JobFilter, Page, QueueStats};
+
+use crate::db::Db;
+use crate::error::Trouble;
+use crate::reader::Query;
+use crate::row::{self, JOB_COLUMNS, JOB_TABLES};
+use crate::time::Now;
+
+const GET: &str = "SELECT {columns} FROM {tables} WHERE jobs.id = ?1";
+
+/// ?1 ids below, ?2 queue, ?3 kind, ?4 states, ?5 limit.
+const LIST: &str = "
+    SELECT {columns} FROM {tables}
+    WHERE (?1 IS NULL OR jobs.id < ?1) AND (?2 IS NULL OR q.name = ?2) AND (?3 IS NULL OR jobs.kind = ?3)
+      AND ?4 >> jobs.state & 1
+    ORDER BY jobs.id DESC LIMIT ?5";
+
+const QUEUES: &str = "
+    SELECT no, name, paused, lease_us, max_attempts, retry,
+        scheduled, available, running, completed, cancelled, dead
+    FROM queues ORDER BY name";
+
+/// Steps from priority to priority, so that its cost does not grow with the jobs in each.
+const OLDEST: &str = "
+    WITH RECURSIVE lanes (priority) AS (
+        SELECT max(priority) FROM jobs INDEXED BY jobs_available WHERE state = 1 AND queue = ?1
+        UNION ALL
+        SELECT (SELECT max(priority) FROM jobs INDEXED BY jobs_available
+                WHERE state = 1 AND queue = ?1 AND priority < lanes.priority)
+        FROM lanes WHERE lanes.priority IS NOT NULL LIMIT ?2)
+    SELECT min((SELECT min(run_at) FROM jobs INDEXED BY jobs_available
+                WHERE state = 1 AND queue = ?1 AND priority = lanes.priority))
+    FROM lanes WHERE lanes.priority IS NOT NULL";
+
+const NEXT_RUN: &str = "SELECT min(run_at) FROM jobs INDEXED BY jobs_scheduled WHERE state = 0";
+
+const LEASES: &str = "
+    SELECT min(lease_until), max(granted_us) FROM jobs INDEXED BY jobs_running WHERE state = 2";
+
+/// Steps from holder to holder and looks at those of its leases that are over.
+const EXPIRED: &str = "
+    WITH RECURSIVE holding (holder) AS (
+        SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2
+        UNION ALL
+        SELECT (SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder > holding.holder)
+        FROM holding WHERE holding.holder IS NOT NULL)
+    SELECT jobs.id, jobs.fence, h.key, jobs.lease_until
+    FROM holding
+    JOIN jobs INDEXED BY jobs_running ON jobs.state = 2 AND jobs.holder = holding.holder AND jobs.lease_until <= ?1
+    JOIN holders h ON h.no = jobs.holder
+    ORDER BY jobs.lease_until, jobs.id LIMIT ?2";
+
+pub(crate) const STATEMENTS: &[&str] = &[GET, LIST, QUEUES, OLDEST, NEXT_RUN, LEASES, EXPIRED];
+
+/// Most priorities of one queue that are looked at for its oldest job; lower ones then do not show.
+const LANES_MAX: i64 = 1024;
+
+/// A [`JobFilter`] as statements take it.
+pub(crate) struct Filter<'a> {
+    pub(crate) queue: Option<&'a str>,
+    pub(crate) kind: Option<&'a str>,
+    /// One bit for each state.
+    pub(crate) states: u8,
+}
+
+impl<'a> Filter<'a> {
+    pub(crate) fn of(filter: &'a JobFilter) -> Self {
+        let states: &[State] = if filter.states.is_empty() { &State::ALL } else { &filter.states };
+        Filter {
+            queue: filter.queue.as_ref().map(|queue| queue.as_str()),
+            kind: filter.kind.as_ref().map(|kind| kind.as_str()),
+            states: states.iter().fold(0, |bits, state| bits | 1 << *state as u8),
+        }
+    }
+}
+
+/// See [`store::JobStore::get`].
+pub(crate) struct Get(pub(crate) JobId);
+
+impl Query for Get {
+    type Answer = Option<Job>;
+
+    fn run(&self, db: &Db, _: Now) -> Result<Option<Job>, Trouble> {
+        let mut select = db.prepare(&with_columns(GET))?;
+        let mut rows = select.query(params![self.0.as_bytes()])?;
+        rows.next()?.map(|row| row::job(db, row)).transpose()
+    }
+}
+
+/// See [`store::JobStore::list`].
+pub(crate) struct List {
+    pub(crate) filter: JobFilter,
+    pub(crate) page: Page,
+}
+
+impl Query for List {
+    type Answer = Vec<Job>;
+
+    fn run(&self, db: &Db, _: Now) -> Result<Vec<Job>, Trouble> {
+        let Filter { queue, kind, states } = Filter::of(&self.filter);
+        let before = self.page.before.as_ref().map(JobId::as_bytes);
+        let mut select = db.prepare(&with_columns(LIST))?;
+        let mut rows = select.query(params![before, queue, kind, states, row::limit(self.page.limit)])?;
+        let mut jobs = Vec::new();
+        while let Some(row) = rows.next()? {
+            jobs.push(row::job(db, row)?);
+        }
+        Ok(jobs)
+    }
+}
+
+/// See [`store::JobStore::stats`].
+pub(crate) struct Stats;
+
+impl Query for Stats {
+    type Answer = Vec<QueueStats>;
+
+    fn run(&self, db: &Db, now: Now) -> Result<Vec<QueueStats>, Trouble> {
+        let mut select = db.prepare(QUEUES)?;
+        let mut rows = select.query([])?;
+        let mut stats = Vec::new();
+        while let Some(row) = rows.next()? {
+            let mut counts = [0; 6];
+            for (state, count) in counts.iter_mut().enumerate() {
+                *count = row.get::<_, i64>(6 + state)? as u64;
+            }
+            let oldest: Option<i64> =
+                db.prepare(OLDEST)?.query_row(params![row.get::<_, i64>(0)?, LANES_MAX], |row| row.get(0))?;
+            stats.push(QueueStats {
+                queue: row::valid(row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?.parse())?,
+                settings: row::settings(row, 2)?,
+                counts,
+                oldest: oldest.map(|ready_at| now.wall.since(row::wall_time(ready_at))),
+            });
+        }
+        Ok(stats)
+    }
+}
+
+/// See [`store::JobStore::deadlines`].
+pub(crate) struct NextDeadlines;
+
+impl Query for NextDeadlines {
+    type Answer = Deadlines;
+
+    fn run(&self, db: &Db, now: Now) -> Result<Deadlines, Trouble> {
+        let next_run: Option<i64> = db.prepare(NEXT_RUN)?.query_row([], |row| row.get(0))?;
+        let (next_lease, longest): (Option<i64>, Option<i64>) =
+            db.prepare(LEASES)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        Ok(Deadlines {
+            next_run_in: next_run.map(|run_at| row::wall_time(run_at).since(now.wall)),
+            next_lease_in: next_lease.map(|until| LeaseTime::from_micros(until).since(now.lease)),
+            longest_lease: longest.map(row::duration),
+        })
+    }
+}
+
+/// See [`store::JobStore::expired`].
+pub(crate) struct FindExpired {
+    pub(crate) limit: usize,
+}
+
+impl Query for FindExpired {
+    type Answer = Vec<Expired>;
+
+    fn run(&self, db: &Db, now: Now) -> Result<Vec<Expired>, Trouble> {
+        let mut select = db.prepare(EXPIRED)?;
+        let mut rows = select.query(params![now.lease.as_micros(), row::limit(self.limit)])?;
+        let mut expired = Vec::new();
+        while let Some(row) = rows.next()? {
+            expired.push(read_expired(row)?);
+        }
+        Ok(expired)
+    }
+}
+
+fn read_expired(row: &Row<'_>) -> Result<Expired, Trouble> {
+    let holder = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+    Ok(Expired {
+        hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) },
+        holder: row::valid(WorkerKey::new(holder))?,
+        lease_until: LeaseTime::from_micros(row.get(3)?),
+    })
+}
+
+fn with_columns(sql: &str) -> String {
+    sql.replace("{columns}", JOB_COLUMNS).replace("{tables}", JOB_TABLES)
+}

@@ -1,0 +1,229 @@
+//! How jobs come back from holders that fell silent: `reap`, `reap_holder`, `extend_leases`, and `retire`, which makes
+//! the second possible.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
+use std::time::Duration;
+
+use model::{Ending, Fence, Hold, JobId, LOST_REASON, LeaseTime, RetryPolicy, State, WallTime, WorkerKey, after_loss};
+use rusqlite::functions::{Context, FunctionFlags};
+use rusqlite::{Connection, Params, params};
+use store::{Expired, Reaped, poison_reason};
+
+use crate::db::Db;
+use crate::error::Trouble;
+use crate::row;
+use crate::writer::{Tx, Verb};
+
+/// ?1 the jobs as they were seen, ?2 wall clock, ?3 lease clock.
+const REAP: &str = "
+    UPDATE jobs
+    SET state = CASE WHEN cancel_requested THEN 4 WHEN taken.delay IS NULL THEN 5 WHEN taken.delay > 0 THEN 0 ELSE 1 END,
+        finished_at = CASE WHEN cancel_requested OR taken.delay IS NULL THEN ?2 END,
+        run_at = CASE WHEN NOT cancel_requested AND taken.delay >= 0 THEN ?2 + taken.delay ELSE run_at END,
+        attempt = max(attempt - 1, 0), lost = lost + taken.counted,
+        last_error = loss_reason(taken.delay IS NULL AND NOT cancel_requested, lost + taken.counted),
+        holder = NULL, lease_until = NULL, granted_us = NULL
+    FROM (
+        SELECT no, counted,
+            CASE WHEN counted THEN loss_delay(lost + 1, max_lost, retry, fence) ELSE -1 END AS delay
+        FROM (
+            SELECT j.no, j.lost, j.max_lost, j.fence, coalesce(j.retry, q.retry) AS retry,
+                NOT j.adopted AS counted
+            FROM json_each(?1) seen
+            JOIN jobs j ON j.id = unhex(seen.value ->> 0)
+            JOIN queues q ON q.no = j.queue
+            WHERE j.state = 2 AND j.fence = seen.value ->> 1 AND j.lease_until = seen.value ->> 2
+              AND j.lease_until <= ?3)
+    ) AS taken
+    WHERE jobs.no = taken.no
+    RETURNING id, fence, queue, state, run_at";
+
+const SEEN: &str = "
+    SELECT j.id, j.lease_until
+    FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0)
+    WHERE j.state = 2";
+
+const HELD: &str = "SELECT id, lease_until FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = ?1";
+
+/// ?1 wall clock, ?2 holder, ?3 whether the losses count.
+const REAP_HOLDER: &str = "
+    UPDATE jobs
+    SET state = CASE WHEN cancel_requested THEN 4 WHEN taken.delay IS NULL THEN 5 WHEN taken.delay > 0 THEN 0 ELSE 1 END,
+        finished_at = CASE WHEN cancel_requested OR taken.delay IS NULL THEN ?1 END,
+        run_at = CASE WHEN NOT cancel_requested AND taken.delay >= 0 THEN ?1 + taken.delay ELSE run_at END,
+        attempt = max(attempt - 1, 0), lost = lost + ?3,
+        last_error = loss_reason(taken.delay IS NULL AND NOT cancel_requested, lost + ?3),
+        holder = NULL, lease_until = NULL, granted_us = NULL
+    FROM (
+        SELECT j.no,
+            CASE WHEN ?3 THEN loss_delay(j.lost + 1, j.max_lost, coalesce(j.retry, q.retry), j.fence) ELSE -1 END AS delay
+        FROM jobs j INDEXED BY jobs_running JOIN queues q ON q.no = j.queue
+        WHERE j.state = 2 AND j.holder = ?2
+          AND EXISTS (SELECT 1 FROM holders h WHERE h.no = ?2 AND h.retired_at IS NOT NULL)
+    ) AS taken
+    WHERE jobs.no = taken.no
+    RETURNING id, fence, queue, state, run_at";
+
+const EXTEND: &str = "UPDATE jobs SET lease_until = lease_until + ?1 WHERE state = 2";
+
+pub(crate) const STATEMENTS: &[&str] = &[REAP, SEEN, HELD, REAP_HOLDER, EXTEND];
+
+/// Makes the model's rules for losses callable from SQL, so that each lives in one place.
+///
+/// `loss_delay(lost, max_lost, policy, fence)` is NULL for a job to bury, -1 for one to offer at once, else the delay in
+/// milliseconds. `loss_reason(buried, lost)` is the error text.
+pub(crate) fn register_functions(connection: &Connection) -> rusqlite::Result<()> {
+    let flags = FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC;
+    connection.create_scalar_function("loss_delay", 4, flags, loss_delay)?;
+    connection.create_scalar_function("loss_reason", 2, flags, |context: &Context<'_>| {
+        let (buried, lost) = (context.get(0)?, context.get(1)?);
+        Ok(if buried { poison_reason(lost) } else { LOST_REASON.to_owned() })
+    })
+}
+
+fn loss_delay(context: &Context<'_>) -> rusqlite::Result<Option<i64>> {
+    let text: Option<String> = context.get(2)?;
+    let policy: Option<RetryPolicy> = text.map(|text| text.parse()).transpose().map_err(user_error)?;
+    Ok(match after_loss(context.get(0)?, context.get(1)?, policy.unwrap_or_default(), Fence::new(context.get(3)?)) {
+        Ending::Bury => None,
+        Ending::Again => Some(-1),
+        Ending::Later(delay) => Some(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)),
+    })
+}
+
+fn user_error(invalid: model::Invalid) -> rusqlite::Error {
+    rusqlite::Error::UserFunctionError(Box::new(invalid))
+}
+
+/// See [`store::JobStore::reap`].
+pub(crate) struct Reap(pub(crate) Vec<Expired>);
+
+impl Verb for Reap {
+    type Answer = Vec<Reaped>;
+
+    fn jobs(&self) -> usize {
+        self.0.len()
+    }
+
+    fn run(&self, tx: &mut Tx<'_>) -> Result<Vec<Reaped>, Trouble> {
+        let seen = json(&self.0);
+        let leases = leases(tx.db, SEEN, params![seen])?;
+        let mut taken = take(tx, REAP, params![seen, tx.now.wall.as_millis(), tx.now.lease.as_micros()])?;
+        let mut reaped = Vec::with_capacity(taken.len());
+        for seen in &self.0 {
+            // A job may be named more than once, as it was seen at different times.
+            if leases.get(&seen.hold.job) == Some(&seen.lease_until)
+                && let Some(taken) = taken.remove(&seen.hold)
+            {
+                reaped.push(taken.reaped(tx.now.lease, seen.holder.clone(), seen.lease_until));
+            }
+        }
+        Ok(reaped)
+    }
+}
+
+/// See [`store::JobStore::reap_holder`].
+pub(crate) struct ReapHolder {
+    pub(crate) holder: WorkerKey,
+    pub(crate) counted: bool,
+}
+
+impl Verb for ReapHolder {
+    type Answer = Vec<Reaped>;
+
+    fn run(&self, tx: &mut Tx<'_>) -> Result<Vec<Reaped>, Trouble> {
+        let db = tx.db;
+        let holder = tx.books.holder_no(db, &self.holder)?;
+        let held = leases(db, HELD, [holder])?;
+        let taken = take(tx, REAP_HOLDER, params![tx.now.wall.as_millis(), holder, self.counted])?;
+        let reaped = taken.into_values().map(|taken| {
+            let lease_until = held[&taken.hold.job];
+            taken.reaped(tx.now.lease, self.holder.clone(), lease_until)
+        });
+        Ok(reaped.collect())
+    }
+}
+
+/// What the statement says about a job it took back.
+struct Taken {
+    hold: Hold,
+    queue: model::QueueName,
+    state: State,
+    due_in: Option<Duration>,
+}
+
+impl Taken {
+    fn reaped(self, now: LeaseTime, holder: WorkerKey, lease_until: LeaseTime) -> Reaped {
+        let Taken { hold, queue, state, due_in } = self;
+        Reaped { hold, holder, queue, state, due_in, late: now.since(lease_until) }
+    }
+}
+
+/// The leases of running jobs before they are taken back; afterwards they have none.
+fn leases(db: &Db, sql: &str, parameters: impl Params) -> Result<HashMap<JobId, LeaseTime>, Trouble> {
+    let mut leases = HashMap::new();
+    let mut select = db.prepare(sql)?;
+    let mut rows = select.query(parameters)?;
+    while let Some(row) = rows.next()? {
+        leases.insert(row::job_id(row, 0)?, LeaseTime::from_micros(row.get(1)?));
+    }
+    Ok(leases)
+}
+
+/// Takes jobs back by one of the two statements above.
+fn take(tx: &mut Tx<'_>, sql: &str, parameters: impl Params) -> Result<BTreeMap<Hold, Taken>, Trouble> {
+    let mut taken = BTreeMap::new();
+    let mut update = tx.db.prepare(sql)?;
+    let mut rows = update.query(parameters)?;
+    while let Some(row) = rows.next()? {
+        let (queue_no, state) = (row.get(2)?, row::state(row, 3)?);
+        let run_at: WallTime = row::wall_time(row.get(4)?);
+        let hold = Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) };
+        tx.books.moves.shift(queue_no, State::Running, state);
+        let queue = tx.books.queue(queue_no)?.name.clone();
+        let due_in = (state == State::Scheduled).then(|| run_at.since(tx.now.wall));
+        taken.insert(hold, Taken { hold, queue, state, due_in });
+    }
+    Ok(taken)
+}
+
+/// The jobs as `[["id in hex", fence, lease], …]`, each once.
+fn json(seen: &[Expired]) -> String {
+    let mut text = String::from("[");
+    let mut written = HashSet::new();
+    for Expired { hold, lease_until, .. } in seen {
+        if !written.insert((hold, lease_until)) {
+            continue;
+        }
+        let comma = if text.len() > 1 { "," } else { "" };
+        let id = u128::from_be_bytes(*hold.job.as_bytes());
+        write!(text, "{comma}[\"{id:032x}\",{},{}]", hold.fence, lease_until.as_micros())
+            .expect("writing to a string does not fail");
+    }
+    text.push(']');
+    text
+}
+
+/// See [`store::JobStore::retire`].
+pub(crate) struct Retire(pub(crate) WorkerKey);
+
+impl Verb for Retire {
+    type Answer = ();
+
+    fn run(&self, tx: &mut Tx<'_>) -> Result<(), Trouble> {
+        tx.books.retire(tx.db, &self.0, tx.now.wall)
+    }
+}
+
+/// See [`store::JobStore::extend_leases`].
+pub(crate) struct ExtendLeases(pub(crate) Duration);
+
+impl Verb for ExtendLeases {
+    type Answer = u64;
+
+    fn run(&self, tx: &mut Tx<'_>) -> Result<u64, Trouble> {
+        let extended = tx.db.prepare(EXTEND)?.execute([row::micros(self.0)])?;
+        Ok(extended as u64)
+    }
+}

@@ -1,0 +1,417 @@
+//! The workbench of every case: a fresh store, its clock, and the verbs without their ceremony. The only file of the
+//! suite that calls the port.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{
+    Clock, Hold, Job, JobId, Kind, NewJob, Outcome, QueueName, QueuePatch, QueueSettings, Report, RequestId,
+    Retry, State, UniqueKey, WallTime, WorkerKey,
+};
+
+use super::clock::TestClock;
+use super::harness::Harness;
+use crate::error::StoreError;
+use crate::port::{
+    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Enqueued, Expired, Finished,
+    JobFilter, JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention,
+    Selection,
+};
+
+/// The lease that cases claim and renew with, unless they are about leases.
+pub(super) const LEASE: Duration = Duration::from_secs(30);
+/// More than any case has.
+pub(super) const MANY: usize = 10_000;
+/// The shortest time a lease clock can tell.
+pub(super) const TICK: Duration = Duration::from_micros(1);
+/// The shortest time the wall clock can tell.
+pub(super) const MILLI: Duration = Duration::from_millis(1);
+/// The queue of [`new_job`].
+pub(super) const QUEUE: &str = "q";
+
+/// A store on trial.
+pub(super) struct Bench {
+    harness: Arc<dyn Harness>,
+    store: Option<Arc<dyn JobStore>>,
+    clock: Arc<TestClock>,
+}
+
+impl Bench {
+    /// A fresh store and a clock at its start.
+    pub(super) async fn open(harness: Arc<dyn Harness>) -> Self {
+        let clock = Arc::new(TestClock::new());
+        let store = harness.open(clock.clone()).await;
+        Bench { harness, store: Some(store), clock }
+    }
+
+    /// A bench around a store that shares another bench's clock.
+    pub(super) fn beside(other: &Bench, store: Arc<dyn JobStore>) -> Self {
+        Bench { harness: other.harness.clone(), store: Some(store), clock: other.clock.clone() }
+    }
+
+    /// Closes the store and opens it again.
+    pub(super) async fn reopen(&mut self) {
+        self.store = None;
+        self.store = Some(self.harness.open(self.clock.clone()).await);
+    }
+
+    fn store(&self) -> &dyn JobStore {
+        self.store.as_deref().expect("the store is open between the verbs")
+    }
+}
+
+/// Time.
+impl Bench {
+    pub(super) fn clock(&self) -> &Arc<TestClock> {
+        &self.clock
+    }
+
+    pub(super) fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    pub(super) fn wall(&self) -> WallTime {
+        self.clock.wall()
+    }
+}
+
+/// Jobs come in.
+impl Bench {
+    pub(super) async fn enqueue(&self, jobs: Vec<NewJob>) -> EnqueueAnswer {
+        done(self.store().enqueue(EnqueueBatch { request_id: None, jobs }).await)
+    }
+
+    pub(super) async fn enqueue_as(&self, request: &str, jobs: Vec<NewJob>) -> EnqueueAnswer {
+        let request_id = Some(RequestId::new(request).unwrap());
+        done(self.store().enqueue(EnqueueBatch { request_id, jobs }).await)
+    }
+
+    /// Enqueues one job that must be new.
+    pub(super) async fn add(&self, job: NewJob) -> JobId {
+        let id = job.id;
+        let answer = self.enqueue(vec![job]).await;
+        assert_eq!(answer.jobs, [inserted(id)], "a new job must be inserted");
+        id
+    }
+
+    pub(super) async fn promote(&self, limit: usize) -> Promoted {
+        done(self.store().promote(limit).await)
+    }
+}
+
+/// What holders do.
+impl Bench {
+    pub(super) async fn claim_from(&self, holder: &str, queues: &[&str], limit: usize) -> Vec<Claimed> {
+        self.claim_for(holder, queues, limit, LEASE).await
+    }
+
+    pub(super) async fn claim_for(
+        &self,
+        holder: &str,
+        queues: &[&str],
+        limit: usize,
+        lease: Duration,
+    ) -> Vec<Claimed> {
+        let queues = queues.iter().map(|name| queue(name)).collect();
+        let claimed = done(self.store().claim(Claim { holder: worker(holder), queues, limit, lease }).await);
+        assert!(claimed.len() <= limit, "a claim of {limit} must not get {}", claimed.len());
+        claimed
+    }
+
+    pub(super) async fn claim(&self, holder: &str, limit: usize) -> Vec<Claimed> {
+        self.claim_from(holder, &[QUEUE], limit).await
+    }
+
+    /// Claims one job, which must be there.
+    pub(super) async fn take(&self, holder: &str) -> Hold {
+        let claimed = self.claim(holder, 1).await;
+        claimed.first().unwrap_or_else(|| panic!("{holder} must be given the available job")).hold
+    }
+
+    /// Enqueues a job and claims it.
+    pub(super) async fn running(&self, job: NewJob, holder: &str) -> Hold {
+        let id = self.add(job).await;
+        let hold = self.take(holder).await;
+        assert_eq!(hold.job, id, "the only available job must be claimed");
+        hold
+    }
+
+    pub(super) async fn renew(&self, holder: &str, holds: &[Hold]) -> Vec<Renewed> {
+        self.renew_for(holder, holds, LEASE).await
+    }
+
+    pub(super) async fn renew_for(&self, holder: &str, holds: &[Hold], lease: Duration) -> Vec<Renewed> {
+        done(self.store().renew(&worker(holder), holds.to_vec(), lease).await)
+    }
+
+    pub(super) async fn finish_all(&self, holder: &str, reports: Vec<(Hold, Outcome)>) -> Vec<Finished> {
+        let reports = reports.into_iter().map(|(hold, outcome)| Report { hold, outcome }).collect();
+        done(self.store().finish(&worker(holder), reports).await)
+    }
+
+    pub(super) async fn finish(&self, holder: &str, hold: Hold, outcome: Outcome) -> Finished {
+        let answers = self.finish_all(holder, vec![(hold, outcome)]).await;
+        assert_eq!(answers.len(), 1, "one report must have one answer");
+        answers.into_iter().next().unwrap()
+    }
+
+    /// Reports an outcome that must be accepted, and answers the state the job went to.
+    pub(super) async fn end(&self, holder: &str, hold: Hold, outcome: Outcome) -> State {
+        match self.finish(holder, hold, outcome).await {
+            Finished::Done { state, .. } => state,
+            refused => panic!("the report of a hold that stands must be accepted, not {refused:?}"),
+        }
+    }
+
+    pub(super) async fn progress_all(&self, holder: &str, notes: Vec<Progress>) -> Vec<bool> {
+        done(self.store().progress(&worker(holder), notes).await)
+    }
+
+    pub(super) async fn progress(&self, holder: &str, hold: Hold, note: &'static str) -> bool {
+        let note = Progress { hold, note: Some(text(note)), checkpoint: None };
+        self.progress_all(holder, vec![note]).await == [true]
+    }
+}
+
+/// What is done about silent holders.
+impl Bench {
+    pub(super) async fn expired(&self, limit: usize) -> Vec<Expired> {
+        done(self.store().expired(limit).await)
+    }
+
+    pub(super) async fn reap(&self, seen: Vec<Expired>) -> Vec<Reaped> {
+        done(self.store().reap(seen).await)
+    }
+
+    /// A reaper's view of a running job, expired or not.
+    pub(super) async fn seen(&self, id: JobId) -> Expired {
+        let job = self.job(id).await;
+        Expired {
+            hold: Hold { job: id, fence: job.fence },
+            holder: job.holder.expect("the job must be running"),
+            lease_until: job.lease_until.expect("the job must be running"),
+        }
+    }
+
+    /// Lets a job's lease run out and reaps the job.
+    pub(super) async fn lose(&self, id: JobId) -> Reaped {
+        self.advance(LEASE);
+        let seen = self.seen(id).await;
+        let reaped = self.reap(vec![seen]).await;
+        assert_eq!(reaped.len(), 1, "a job whose lease is over must be reaped");
+        reaped.into_iter().next().unwrap()
+    }
+
+    /// Claims a job and loses it, `times` times over.
+    pub(super) async fn lose_again(&self, id: JobId, times: u32) {
+        for _ in 0..times {
+            self.promote_in(Duration::from_secs(24 * 3600)).await;
+            assert_eq!(self.take("silent").await.job, id, "the lost job must be offered again");
+            self.lose(id).await;
+        }
+    }
+
+    /// Promotes after this long.
+    pub(super) async fn promote_in(&self, delay: Duration) {
+        self.advance(delay);
+        self.promote(MANY).await;
+    }
+
+    pub(super) async fn retire(&self, holder: &str) {
+        done(self.store().retire(&worker(holder)).await);
+    }
+
+    pub(super) async fn reap_holder(&self, holder: &str, counted: bool) -> Vec<Reaped> {
+        let mut reaped = done(self.store().reap_holder(&worker(holder), counted).await);
+        // The port names no order for this answer.
+        reaped.sort_by_key(|reaped| reaped.hold);
+        reaped
+    }
+
+    pub(super) async fn extend_leases(&self, by: Duration) -> u64 {
+        done(self.store().extend_leases(by).await)
+    }
+}
+
+/// What people do.
+impl Bench {
+    pub(super) async fn cancel_all(&self, ids: Vec<JobId>) -> Vec<Cancelled> {
+        done(self.store().cancel(ids).await)
+    }
+
+    pub(super) async fn cancel(&self, id: JobId) -> Cancelled {
+        let answers = self.cancel_all(vec![id]).await;
+        assert_eq!(answers.len(), 1, "one cancel must have one answer");
+        answers.into_iter().next().unwrap()
+    }
+
+    pub(super) async fn redrive_all(&self, selection: Selection, limit: usize) -> Vec<(JobId, Redriven)> {
+        done(self.store().redrive(selection, limit).await)
+    }
+
+    pub(super) async fn redrive(&self, id: JobId) -> Redriven {
+        let mut answers = self.redrive_all(Selection::Ids(vec![id]), MANY).await;
+        assert_eq!(answers.len(), 1, "one re-drive must have one answer");
+        let (answered, redriven) = answers.remove(0);
+        assert_eq!(answered, id, "the answer must be for the job asked about");
+        redriven
+    }
+
+    pub(super) async fn purge(&self, retention: Retention, limit: usize) -> u64 {
+        done(self.store().purge(retention, limit).await)
+    }
+
+    /// Removes everything that has ended by now.
+    pub(super) async fn purge_ended(&self) -> u64 {
+        self.purge(Retention { completed: Duration::ZERO, dead: Duration::ZERO }, MANY).await
+    }
+
+    pub(super) async fn set_queue(&self, name: &str, patch: QueuePatch) -> QueueSettings {
+        done(self.store().set_queue(&queue(name), patch).await)
+    }
+
+    pub(super) async fn pause(&self, name: &str, paused: bool) {
+        self.set_queue(name, QueuePatch { paused: Some(paused), ..QueuePatch::default() }).await;
+    }
+}
+
+/// What can be seen.
+impl Bench {
+    pub(super) async fn get(&self, id: JobId) -> Option<Job> {
+        done(self.store().get(id).await).inspect(assert_sound)
+    }
+
+    /// A job that must exist.
+    pub(super) async fn job(&self, id: JobId) -> Job {
+        self.get(id).await.unwrap_or_else(|| panic!("job {id} must exist"))
+    }
+
+    pub(super) async fn list(&self, filter: JobFilter, before: Option<JobId>, limit: usize) -> Vec<Job> {
+        done(self.store().list(filter, Page { before, limit }).await)
+    }
+
+    /// Every job, newest id first.
+    pub(super) async fn all(&self) -> Vec<Job> {
+        self.list(JobFilter::default(), None, MANY).await
+    }
+
+    pub(super) async fn stats(&self) -> Vec<QueueStats> {
+        done(self.store().stats().await)
+    }
+
+    /// The counts of one queue, which must exist.
+    pub(super) async fn counts(&self, name: &str) -> [u64; 6] {
+        let stats = self.stats().await;
+        let found = stats.iter().find(|stats| stats.queue == queue(name));
+        found.unwrap_or_else(|| panic!("queue {name} must exist")).counts
+    }
+
+    pub(super) async fn deadlines(&self) -> Deadlines {
+        done(self.store().deadlines().await)
+    }
+
+    pub(super) async fn check(&self) -> Result<(), StoreError> {
+        self.store().check().await
+    }
+
+    /// What must hold after whatever happened: every row is sound, every count is right, no unique key is shared.
+    pub(super) async fn audit(&self) {
+        let jobs = self.all().await;
+        jobs.iter().for_each(assert_sound);
+        for stats in self.stats().await {
+            let mut counts = [0; 6];
+            for job in jobs.iter().filter(|job| job.queue == stats.queue) {
+                counts[job.state as usize] += 1;
+            }
+            assert_eq!(stats.counts, counts, "the counts of queue {} must be those of its jobs", stats.queue);
+        }
+        let live = jobs.iter().filter(|job| !job.state.is_terminal());
+        let mut keys: Vec<_> = live.filter_map(|job| Some((&job.queue, job.unique_key.as_ref()?))).collect();
+        let live_with_key = keys.len();
+        keys.sort_unstable();
+        keys.dedup();
+        assert_eq!(keys.len(), live_with_key, "no two live jobs of a queue may share a unique key");
+    }
+}
+
+/// What must hold for every row at all times.
+fn assert_sound(job: &Job) {
+    let is_running = job.state == State::Running;
+    assert_eq!(job.holder.is_some(), is_running, "a holder exactly while running: {job:?}");
+    assert_eq!(job.lease_until.is_some(), is_running, "a lease exactly while running: {job:?}");
+    assert_eq!(job.finished_at.is_some(), job.state.is_terminal(), "an end exactly when terminal: {job:?}");
+    assert!(job.reported_fence <= job.fence, "only fences that were minted are reported: {job:?}");
+    assert!(job.fence.get() < 1 << 53, "a fence must fit 2^53: {job:?}");
+}
+
+fn done<T>(answer: Result<T, StoreError>) -> T {
+    answer.unwrap_or_else(|error| panic!("no verb of the suite may fail as a whole: {error}"))
+}
+
+/// A job in queue `q`, with an id made of this number.
+pub(super) fn new_job(number: u64) -> NewJob {
+    NewJob::new(id(number), queue(QUEUE), kind("k"), Bytes::from(format!("payload {number}")))
+}
+
+/// The same in another queue.
+pub(super) fn job_in(name: &str, number: u64) -> NewJob {
+    NewJob { queue: queue(name), ..new_job(number) }
+}
+
+/// The same with a unique key.
+pub(super) fn keyed(key: &str, number: u64) -> NewJob {
+    NewJob { unique_key: Some(UniqueKey::new(key).unwrap()), ..new_job(number) }
+}
+
+/// Ids in the order of their numbers.
+pub(super) fn id(number: u64) -> JobId {
+    let mut bytes = [0x01; 16];
+    bytes[8..].copy_from_slice(&number.to_be_bytes());
+    JobId::from_bytes(bytes)
+}
+
+pub(super) fn queue(name: &str) -> QueueName {
+    QueueName::new(name).unwrap()
+}
+
+pub(super) fn kind(name: &str) -> Kind {
+    Kind::new(name).unwrap()
+}
+
+pub(super) fn worker(name: &str) -> WorkerKey {
+    WorkerKey::new(name).unwrap()
+}
+
+pub(super) fn text(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
+}
+
+pub(super) fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub(super) fn inserted(id: JobId) -> Enqueued {
+    Enqueued { id, duplicate: false }
+}
+
+pub(super) fn duplicate(id: JobId) -> Enqueued {
+    Enqueued { id, duplicate: true }
+}
+
+pub(super) fn completed() -> Outcome {
+    Outcome::Completed { result: text("result") }
+}
+
+pub(super) fn failed() -> Outcome {
+    failed_with(Retry::ByPolicy)
+}
+
+pub(super) fn failed_with(retry: Retry) -> Outcome {
+    Outcome::Failed { error: "boom".to_owned(), retry }
+}
+
+/// The jobs that were claimed, in order.
+pub(super) fn ids(claimed: &[Claimed]) -> Vec<JobId> {
+    claimed.iter().map(|claimed| claimed.hold.job).collect()
+}

@@ -1,0 +1,215 @@
+//! What a durable store keeps when it is closed and opened again, and what it must not do to those who were not told.
+
+use std::time::Duration;
+
+use model::{Job, NewJob, Outcome, QueuePatch, Retry, State, UniqueScope, When};
+
+use super::bench::{
+    Bench, LEASE, MANY, MILLI, QUEUE, completed, duplicate, failed, failed_with, id, ids, inserted, job_in,
+    keyed, new_job, secs, worker,
+};
+use crate::port::{Finished, Progress, Renewed};
+
+const DAY_MS: i64 = 24 * 3_600 * 1_000;
+
+/// A store may prolong leases while opening, so they are left out of comparisons.
+fn but_for_leases(jobs: Vec<Job>) -> Vec<Job> {
+    jobs.into_iter().map(|job| Job { lease_until: None, ..job }).collect()
+}
+
+pub(super) async fn reopening_keeps_everything_acknowledged(bench: &mut Bench) {
+    let rich = NewJob {
+        lease: Some(secs(40)),
+        timeout: Some(secs(9)),
+        unique_scope: UniqueScope::Retained,
+        ..keyed("k", 1)
+    };
+    bench.enqueue(vec![rich, new_job(2), new_job(3), new_job(4), new_job(5), job_in("b", 6)]).await;
+    bench.add(NewJob { when: When::After(secs(60)), ..new_job(7) }).await;
+    let claimed = bench.claim("w", 4).await;
+    bench.advance(secs(3));
+    let holds: Vec<_> = claimed.iter().map(|claimed| claimed.hold).collect();
+    bench.progress("w", holds[0], "half").await;
+    bench.end("w", holds[1], completed()).await;
+    bench.end("w", holds[2], failed_with(Retry::Never)).await;
+    bench.end("w", holds[3], failed()).await;
+    bench.cancel(id(5)).await;
+    bench.cancel(id(1)).await;
+    let settings =
+        QueuePatch { lease: Some(Some(secs(33))), max_attempts: Some(Some(2)), ..QueuePatch::default() };
+    bench.set_queue("b", settings).await;
+
+    let before =
+        (but_for_leases(bench.all().await), bench.stats().await, bench.deadlines().await.next_run_in);
+    bench.reopen().await;
+    let after = (but_for_leases(bench.all().await), bench.stats().await, bench.deadlines().await.next_run_in);
+    assert_eq!(after, before);
+}
+
+pub(super) async fn waiting_jobs_go_on_after_reopening(bench: &mut Bench) {
+    bench.enqueue(vec![new_job(1), NewJob { priority: 5, ..new_job(2) }]).await;
+    bench.add(NewJob { when: When::After(secs(60)), priority: 9, ..new_job(3) }).await;
+    bench.reopen().await;
+    bench.promote_in(secs(60)).await;
+    assert_eq!(ids(&bench.claim("w", MANY).await), [3, 2, 1].map(id));
+}
+
+pub(super) async fn holder_goes_on_after_reopening(bench: &mut Bench) {
+    bench.enqueue([1, 2].map(new_job).to_vec()).await;
+    let claimed = bench.claim("w", 2).await;
+    let (first, second) = (claimed[0].hold, claimed[1].hold);
+    bench.end("w", second, Outcome::HandedBack).await;
+    bench.reopen().await;
+    assert_eq!(bench.renew("thief", &[first]).await, [Renewed::Lost]);
+    assert_eq!(bench.renew("w", &[first]).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    let note = Progress { hold: first, note: None, checkpoint: Some(bytes::Bytes::from_static(b"row 7")) };
+    assert_eq!(bench.progress_all("w", vec![note]).await, [true]);
+    assert_eq!(bench.end("w", first, completed()).await, State::Completed);
+    assert_eq!(bench.finish("w", second, Outcome::HandedBack).await, Finished::AlreadyDone);
+    bench.reopen().await;
+    assert_eq!(bench.finish("w", first, completed()).await, Finished::AlreadyDone);
+}
+
+pub(super) async fn fence_never_goes_back_over_a_reopening(bench: &mut Bench) {
+    let mut last = bench.running(new_job(1), "w").await;
+    for _ in 0..3 {
+        bench.end("w", last, Outcome::HandedBack).await;
+        bench.clock().step_wall(-DAY_MS);
+        bench.reopen().await;
+        let next = bench.take("w").await;
+        assert!(next.fence > last.fence, "{} must exceed {}", next.fence, last.fence);
+        last = next;
+    }
+}
+
+pub(super) async fn fence_of_a_reused_id_grows_over_a_reopening(bench: &mut Bench) {
+    let first = bench.running(new_job(1), "w").await;
+    bench.end("w", first, completed()).await;
+    assert_eq!(bench.purge_ended().await, 1);
+    bench.clock().step_wall(-DAY_MS);
+    bench.reopen().await;
+    bench.advance(MILLI);
+    let second = bench.running(new_job(1), "w").await;
+    assert!(second.fence > first.fence, "{} must exceed {}", second.fence, first.fence);
+}
+
+pub(super) async fn nothing_is_reaped_before_the_longest_lease_has_passed_again(bench: &mut Bench) {
+    bench.enqueue(vec![NewJob { lease: Some(secs(10)), ..new_job(1) }, new_job(2)]).await;
+    bench.claim_for("w", &[QUEUE], MANY, secs(60)).await;
+    bench.advance(secs(3_600));
+    bench.reopen().await;
+    let reap_all = async |bench: &Bench| {
+        let seen = vec![bench.seen(id(1)).await, bench.seen(id(2)).await];
+        assert_eq!(bench.expired(MANY).await, [], "no lease may be seen as over");
+        assert_eq!(bench.reap(seen).await, [], "no job may be taken back");
+    };
+    reap_all(bench).await;
+    bench.advance(secs(60) - MILLI);
+    reap_all(bench).await;
+    bench.advance(secs(1));
+    let seen = bench.expired(MANY).await;
+    assert_eq!(bench.reap(seen).await.len(), 2, "but after that they are");
+}
+
+pub(super) async fn loss_caused_by_our_own_restart_does_not_count(bench: &mut Bench) {
+    bench.add(NewJob { max_lost: Some(2), ..new_job(1) }).await;
+    bench.lose_again(id(1), 1).await;
+    bench.take("w").await;
+    bench.reopen().await;
+    bench.advance(LEASE + secs(1));
+    let seen = bench.expired(MANY).await;
+    let reaped = bench.reap(seen).await;
+    assert_eq!(
+        (reaped.len(), reaped[0].state, reaped[0].due_in),
+        (1, State::Available, None),
+        "offered at once"
+    );
+    let job = bench.job(id(1)).await;
+    assert_eq!((job.lost, job.attempt), (1, 0), "neither loss nor attempt counts");
+}
+
+pub(super) async fn loss_after_a_renewal_counts_again(bench: &mut Bench) {
+    let hold = bench.running(new_job(1), "w").await;
+    bench.reopen().await;
+    assert_eq!(bench.renew("w", &[hold]).await.len(), 1);
+    bench.advance(LEASE + secs(1));
+    let seen = bench.expired(MANY).await;
+    assert_eq!(bench.reap(seen).await.len(), 1);
+    assert_eq!(bench.job(id(1)).await.lost, 1, "its holder had found us again");
+}
+
+pub(super) async fn loss_by_restart_does_not_count_after_an_extension(bench: &mut Bench) {
+    bench.running(new_job(1), "w").await;
+    bench.reopen().await;
+    bench.advance(secs(5));
+    assert_eq!(bench.extend_leases(secs(5)).await, 1);
+    bench.advance(LEASE - MILLI);
+    assert_eq!(bench.expired(MANY).await, [], "the extension counts from what opening granted");
+    bench.advance(secs(1));
+    let seen = bench.expired(MANY).await;
+    assert_eq!(bench.reap(seen).await.len(), 1);
+    assert_eq!(bench.job(id(1)).await.lost, 0, "its holder has still not found us");
+}
+
+pub(super) async fn loss_of_a_claim_made_after_reopening_counts(bench: &mut Bench) {
+    bench.add(new_job(1)).await;
+    bench.reopen().await;
+    bench.take("w").await;
+    bench.advance(LEASE + secs(1));
+    let seen = bench.expired(MANY).await;
+    assert_eq!(bench.reap(seen).await.len(), 1);
+    assert_eq!(bench.job(id(1)).await.lost, 1);
+}
+
+pub(super) async fn request_ids_survive_a_reopening(bench: &mut Bench) {
+    bench.enqueue_as("r", vec![new_job(1)]).await;
+    bench.reopen().await;
+    let answer = bench.enqueue_as("r", vec![new_job(2)]).await;
+    assert_eq!((answer.repeated, answer.jobs), (true, vec![inserted(id(1))]));
+    assert_eq!(bench.get(id(2)).await, None);
+}
+
+pub(super) async fn unique_keys_survive_a_reopening(bench: &mut Bench) {
+    bench.add(keyed("key", 1)).await;
+    bench.reopen().await;
+    assert_eq!(bench.enqueue(vec![keyed("key", 2)]).await.jobs, [duplicate(id(1))]);
+}
+
+pub(super) async fn pause_survives_a_reopening(bench: &mut Bench) {
+    bench.add(new_job(1)).await;
+    bench.pause(QUEUE, true).await;
+    bench.reopen().await;
+    assert_eq!(bench.claim("w", MANY).await, []);
+    bench.pause(QUEUE, false).await;
+    assert_eq!(ids(&bench.claim("w", MANY).await), [id(1)]);
+}
+
+pub(super) async fn cancel_survives_a_reopening(bench: &mut Bench) {
+    let hold = bench.running(new_job(1), "w").await;
+    bench.cancel(id(1)).await;
+    bench.reopen().await;
+    assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: true }]);
+    assert_eq!(bench.end("w", hold, completed()).await, State::Cancelled);
+}
+
+pub(super) async fn retired_holders_survive_a_reopening(bench: &mut Bench) {
+    bench.enqueue([1, 2].map(new_job).to_vec()).await;
+    bench.take("gone").await;
+    bench.retire("gone").await;
+    bench.reopen().await;
+    assert_eq!(bench.claim("gone", MANY).await, []);
+    let reaped = bench.reap_holder("gone", true).await;
+    assert_eq!((reaped.len(), &reaped[0].holder), (1, &worker("gone")));
+}
+
+pub(super) async fn many_reopenings_change_nothing(bench: &mut Bench) {
+    bench.running(new_job(1), "w").await;
+    bench.add(new_job(2)).await;
+    let before = but_for_leases(bench.all().await);
+    for _ in 0..5 {
+        bench.advance(Duration::from_secs(3_600));
+        bench.reopen().await;
+    }
+    assert_eq!(but_for_leases(bench.all().await), before);
+    assert_eq!(bench.expired(MANY).await, []);
+}

@@ -1,0 +1,159 @@
+//! The list of all cases, in one place, from which both [`cases`] and the test functions of a store are made.
+
+use super::bench::Bench;
+use super::harness::Case;
+use super::{
+    cancel, claim, durable, enqueue, finish, leases, once, progress, promote, purge, queues, random, reads,
+    reap, redrive, renew, retire, retry,
+};
+
+/// What every store promises.
+pub fn cases() -> Vec<Case> {
+    crate::conformance_tests!(@every cases)
+}
+
+/// What a durable store promises besides: these close the store and open it again.
+pub fn durable_cases() -> Vec<Case> {
+    crate::conformance_tests!(@durable cases)
+}
+
+/// The case with this name, durable or not.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn case(name: &str) -> Case {
+    let found = cases().into_iter().chain(durable_cases()).find(|case| case.name == name);
+    found.unwrap_or_else(|| panic!("the suite has no case named {name}"))
+}
+
+/// Makes a `#[test]` of each case. `conformance_tests!(check)` makes those of every store,
+/// `conformance_tests!(durable check)` those of durable ones; `check` is a function that takes a
+/// [`Case`](crate::conformance::Case) and runs it.
+#[macro_export]
+macro_rules! conformance_tests {
+    (durable $check:ident) => { $crate::conformance_tests!(@durable tests $check); };
+    ($check:ident) => { $crate::conformance_tests!(@every tests $check); };
+
+    (@every $make:ident $($check:ident)?) => {
+        $crate::conformance_tests! { @$make $($check)?
+            enqueue: new_job_keeps_what_the_producer_gave, extreme_values_survive,
+                limits_come_from_the_job_else_the_queue_else_the_default, delayed_job_is_scheduled,
+                future_date_is_scheduled, zero_delay_and_past_date_mean_at_once,
+                enqueue_names_each_ready_queue_once, existing_id_is_answered_as_duplicate,
+                same_id_twice_in_one_batch_inserts_once, mixed_batch_is_answered_in_input_order,
+                empty_batch_changes_nothing, large_batch_is_one_batch;
+            once: repeated_request_answers_as_the_first_time,
+                repeated_request_inserts_nothing_whatever_it_carries,
+                repeated_request_is_answered_after_its_job_is_gone, request_of_an_empty_batch_is_remembered,
+                request_is_remembered_for_a_day, taken_unique_key_is_answered_with_its_owner,
+                unique_key_is_free_once_its_job_ended, retained_unique_key_stays_taken_until_purge,
+                unique_key_is_per_queue, same_unique_key_twice_in_one_batch_inserts_once,
+                existing_id_is_answered_before_a_taken_key;
+            promote: due_jobs_become_available, jobs_are_not_promoted_early, promotion_follows_the_wall_clock,
+                promotion_takes_at_most_its_limit_in_order_of_time, scheduled_jobs_are_not_claimed;
+            claim: claim_gives_all_a_worker_needs, claims_go_by_priority_then_time_then_id,
+                claims_are_ordered_across_queues, claim_takes_at_most_its_limit,
+                claim_from_an_unknown_queue_gets_nothing, queue_named_twice_gives_each_job_once,
+                running_job_is_not_claimed_again, ended_jobs_are_not_claimed, paused_queue_offers_nothing,
+                pause_lets_running_jobs_end, retired_holder_claims_nothing,
+                lease_is_the_jobs_own_else_the_queues_else_the_claims, fence_is_the_time_of_the_claim,
+                fence_grows_while_the_clock_stands, fence_grows_when_an_id_is_reused_after_purge,
+                each_job_goes_to_one_holder;
+            renew: renewal_moves_the_lease, renewal_with_a_stale_fence_is_lost,
+                renewal_by_another_holder_is_lost, renewal_of_an_unknown_job_is_lost,
+                renewal_does_not_revive_a_reaped_job, renewal_does_not_revive_a_finished_job,
+                expired_hold_can_be_renewed_before_the_reaper_comes,
+                renewal_grants_the_jobs_own_lease_else_the_queues_else_the_given, renewal_tells_of_a_cancel,
+                mixed_renewals_are_answered_in_input_order, renewal_is_not_progress;
+            progress: progress_and_checkpoint_replace_only_what_is_given,
+                checkpoint_is_given_to_the_next_attempt, progress_needs_the_fence, progress_needs_the_holder,
+                progress_needs_a_running_job, progress_ends_a_row_of_losses,
+                mixed_progress_is_answered_in_input_order;
+            finish: completed_job_keeps_its_result, empty_and_large_results_are_kept,
+                stale_fence_cannot_complete, same_worker_reclaim_fences_its_own_zombie,
+                fence_from_the_future_is_stale, another_holder_cannot_complete, waiting_job_cannot_be_finished,
+                unknown_job_is_answered_as_unknown, late_report_counts_until_the_reaper_comes,
+                reaped_job_cannot_be_finished_by_its_former_holder, repeated_report_is_already_done,
+                repeated_report_is_already_done_while_the_next_attempt_runs,
+                report_that_was_never_accepted_is_stale_after_the_end, handed_back_job_is_offered_at_once,
+                hand_back_keeps_the_losses, long_error_keeps_its_end, mixed_reports_are_answered_in_input_order;
+            retry: failed_job_comes_back_with_backoff,
+                retry_policy_is_the_jobs_own_else_the_queues_else_the_default, asked_delay_is_kept,
+                asked_delay_of_zero_means_at_once, asked_delay_does_not_buy_another_attempt,
+                retry_never_buries_at_once, failure_ends_a_row_of_losses, completion_keeps_the_error_before_it,
+                first_loss_is_offered_at_once_second_backs_off, loss_does_not_count_as_an_attempt,
+                poison_pill_is_buried_with_its_reason, loss_limit_is_the_jobs_own,
+                loss_backs_off_by_the_jobs_policy;
+            reap: lease_is_over_at_its_end_and_not_before, expired_are_listed_oldest_first,
+                reaped_job_is_without_holder_and_lease, reap_needs_an_expired_lease,
+                reap_needs_the_fence_that_was_seen, late_reaper_does_not_take_from_the_next_holder,
+                renewed_lease_is_not_reaped_by_a_late_reaper, two_reapers_reap_once, finished_job_is_not_reaped,
+                mixed_reap_answers_those_taken_in_input_order, cancelled_job_ends_when_it_is_lost,
+                cancelled_poison_pill_is_not_buried, loss_of_one_holder_leaves_the_others;
+            leases: wall_clock_steps_do_not_move_leases, fences_grow_while_the_wall_clock_steps_back,
+                lease_after_a_step_is_as_long_as_before, extension_moves_every_lease,
+                extended_lease_is_not_reaped_by_a_late_reaper, extension_of_nothing_is_nothing;
+            retire: retired_holder_loses_everything_whatever_the_leases_say,
+                holder_that_is_not_retired_loses_nothing, retirement_is_final_and_idempotent,
+                retired_holder_may_report_what_was_not_taken_yet, uncounted_loss_is_offered_at_once,
+                counted_loss_by_name_backs_off_and_buries, cancelled_job_ends_when_its_holder_is_gone;
+            cancel: waiting_job_is_cancelled_at_once, running_job_is_cancelled_by_asking_its_holder,
+                cancelled_attempt_ends_in_cancelled_whatever_its_outcome, ended_job_cannot_be_cancelled,
+                mixed_cancels_are_answered_in_input_order;
+            redrive: dead_job_is_offered_again, poison_pill_has_all_its_losses_again,
+                cancelled_job_is_offered_again, redrive_keeps_the_fence_growing,
+                live_and_completed_jobs_are_not_redriven, redrive_is_refused_while_another_has_the_unique_key,
+                redriven_job_may_have_kept_its_own_key, of_two_with_one_key_the_first_is_redriven,
+                mixed_redrives_are_answered_in_input_order, filter_redrives_the_oldest_first_up_to_the_limit,
+                filter_redrives_only_what_matches_and_has_ended, filter_answers_for_jobs_whose_key_is_taken;
+            purge: finished_jobs_go_after_their_retention, retention_counts_from_the_end,
+                live_jobs_are_never_purged, redriven_job_is_not_purged, purge_takes_at_most_its_limit,
+                purge_follows_the_wall_clock, purged_id_is_free_again;
+            queues: queue_exists_from_its_first_job, settings_can_come_before_the_first_job,
+                patch_changes_only_what_it_names, settings_of_one_queue_are_not_anothers,
+                stats_count_every_state, oldest_is_the_longest_ready_of_any_priority;
+            reads: unknown_job_is_none, list_is_newest_id_first_in_pages, list_shows_whole_jobs,
+                list_filters_by_queue_kind_and_state, nothing_is_due_in_an_empty_store,
+                next_run_is_the_earliest_scheduled, next_lease_is_the_first_to_run_out, healthy_store_can_write;
+            random: random_history_agrees_with_the_memory_store,
+                second_random_history_agrees_with_the_memory_store,
+                third_random_history_agrees_with_the_memory_store;
+        }
+    };
+
+    (@durable $make:ident $($check:ident)?) => {
+        $crate::conformance_tests! { @$make $($check)?
+            durable: reopening_keeps_everything_acknowledged, waiting_jobs_go_on_after_reopening,
+                holder_goes_on_after_reopening, fence_never_goes_back_over_a_reopening,
+                fence_of_a_reused_id_grows_over_a_reopening,
+                nothing_is_reaped_before_the_longest_lease_has_passed_again,
+                loss_caused_by_our_own_restart_does_not_count, loss_after_a_renewal_counts_again,
+                loss_by_restart_does_not_count_after_an_extension,
+                loss_of_a_claim_made_after_reopening_counts, request_ids_survive_a_reopening,
+                unique_keys_survive_a_reopening, pause_survives_a_reopening, cancel_survives_a_reopening,
+                retired_holders_survive_a_reopening, many_reopenings_change_nothing;
+        }
+    };
+
+    (@cases $($family:ident: $($name:ident),+;)+) => {
+        vec![$($(Case {
+            name: stringify!($name),
+            // Whatever a case is about, it leaves a sound store behind.
+            body: |harness| Box::pin(async move {
+                let mut bench = Bench::open(harness).await;
+                $family::$name(&mut bench).await;
+                bench.audit().await;
+            }),
+        },)+)+]
+    };
+
+    (@tests $check:ident $($family:ident: $($name:ident),+;)+) => {
+        $($(
+            #[test]
+            fn $name() {
+                $check($crate::conformance::case(stringify!($name)));
+            }
+        )+)+
+    };
+}

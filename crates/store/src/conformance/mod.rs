@@ -1,0 +1,43 @@
+//! The suite that defines a store: each case is one promise of [`JobStore`](crate::JobStore).
+//!
+//! A store brings a [`Harness`] and a function that runs one [`Case`] on the executor of its choice; the macro
+//! [`conformance_tests!`](crate::conformance_tests) makes a test of each. Time passes only on the [`TestClock`], so
+//! nothing sleeps. The suite says nothing about speed.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use store::conformance::{self, TestClock};
+//! use store::{JobStore, MemoryStore};
+//!
+//! let memory = |clock: Arc<TestClock>| -> Arc<dyn JobStore> { Arc::new(MemoryStore::new(clock)) };
+//! conformance::ready(conformance::case("stale_fence_cannot_complete").run(memory));
+//! ```
+
+mod bench;
+mod clock;
+mod harness;
+mod list;
+
+mod cancel;
+mod claim;
+mod durable;
+mod enqueue;
+mod finish;
+mod leases;
+mod once;
+mod progress;
+mod promote;
+mod purge;
+mod queues;
+mod random;
+mod reads;
+mod reap;
+mod redrive;
+mod renew;
+mod retire;
+mod retry;
+
+pub use clock::TestClock;
+pub use harness::{BoxFuture, Case, Harness, ready};
+pub use list::{case, cases, durable_cases};

@@ -1,0 +1,118 @@
+//! What a holder does while it holds: `claim`, `renew`, `progress`.
+
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use model::{Fence, Hold, JobId, QueueName, State, WorkerKey};
+
+use super::clock::Now;
+use super::index::Ticket;
+use super::mutation::Mutation;
+use super::tables::Tables;
+use crate::port::{Claim, Claimed, Progress, Renewed};
+
+impl Tables {
+    pub(super) fn claim(&mut self, now: Now, claim: &Claim) -> Vec<Claimed> {
+        let is_retired = self.retired.contains(&claim.holder);
+        if !self.guard(Mutation::ClaimByTerminalHolder, !is_retired) {
+            return Vec::new();
+        }
+        // One head for each queue: the next to be claimed of all queues is always among them.
+        let mut heads: BTreeSet<(Ticket, QueueName)> =
+            claim.queues.iter().filter_map(|queue| Some((self.head(queue)?, queue.clone()))).collect();
+        let mut claimed = Vec::new();
+        while claimed.len() < claim.limit
+            && let Some(((_, _, id), queue)) = heads.pop_first()
+        {
+            claimed.push(self.take(now, id, claim));
+            if let Some((priority, run_at, id)) = self.head(&queue) {
+                let priority =
+                    if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };
+                heads.insert(((priority, run_at, id), queue));
+            }
+        }
+        claimed
+    }
+
+    pub(super) fn renew(&mut self, now: Now, holder: &WorkerKey, hold: Hold, lease: Duration) -> Renewed {
+        let standing = self.jobs.get(&hold.job).filter(|row| {
+            let was_taken_away = row.job.state != State::Running && row.job.fence == hold.fence;
+            self.stands(&row.job, holder, hold) || (was_taken_away && self.has(Mutation::RenewRevivesLost))
+        });
+        let Some(row) = standing else {
+            return Renewed::Lost;
+        };
+        let cancel = row.job.cancel_requested;
+        let lease =
+            if self.has(Mutation::RenewForgetsOwnLease) { lease } else { self.lease_of(&row.job, lease) };
+        self.change(hold.job, |row| {
+            row.granted = lease;
+            row.job.lease_until = Some(now.lease + lease);
+            // Both are so already; only the mutation above has something to write here.
+            row.job.state = State::Running;
+            row.job.holder.get_or_insert_with(|| holder.clone());
+        });
+        Renewed::Held { lease, cancel }
+    }
+
+    pub(super) fn progress(&mut self, holder: &WorkerKey, progress: Progress) -> bool {
+        let Some(row) = self.jobs.get(&progress.hold.job) else {
+            return false;
+        };
+        let is_running = row.job.state == State::Running;
+        let stands = self.stands(&row.job, holder, progress.hold);
+        if !is_running || !self.guard(Mutation::ProgressWithoutFence, stands) {
+            return false;
+        }
+        let keeps_losses = self.has(Mutation::ProgressKeepsLosses);
+        let job = &mut self.jobs.get_mut(&progress.hold.job).expect("it was just found").job;
+        // None of these is indexed.
+        job.progress = progress.note.or_else(|| job.progress.take());
+        job.checkpoint = progress.checkpoint.or_else(|| job.checkpoint.take());
+        job.lost = if keeps_losses { job.lost } else { 0 };
+        true
+    }
+
+    fn head(&self, queue: &QueueName) -> Option<Ticket> {
+        let queue = self.index.queues.get(queue)?;
+        queue.head().filter(|_| self.guard(Mutation::ClaimFromPausedQueue, !queue.settings.paused))
+    }
+
+    /// Gives an available job to a holder.
+    fn take(&mut self, now: Now, id: JobId, claim: &Claim) -> Claimed {
+        let job = &self.jobs.get(&id).expect("an indexed job exists").job;
+        let lease = self.lease_of(job, claim.lease);
+        let next = job.fence.get() + 1;
+        let follows_clock = !self.has(Mutation::FenceNotIncreased);
+        let fence = Fence::new(if follows_clock { next.max(now.lease.as_micros()) } else { next });
+        let job = self.change(id, |row| {
+            let job = &mut row.job;
+            job.state = State::Running;
+            job.fence = fence;
+            job.attempt += 1;
+            job.holder = Some(claim.holder.clone());
+            job.lease_until = Some(now.lease + lease);
+            job.started_at = Some(now.wall);
+            row.granted = lease;
+        });
+        let hold = Hold { job: id, fence };
+        let claimed = Claimed {
+            hold,
+            queue: job.queue.clone(),
+            kind: job.kind.clone(),
+            payload: job.payload.clone(),
+            content_type: job.content_type.clone(),
+            priority: job.priority,
+            attempt: job.attempt,
+            max_attempts: job.max_attempts,
+            lease,
+            timeout: job.timeout,
+            checkpoint: job.checkpoint.clone(),
+            traceparent: job.traceparent.clone(),
+            waited: now.wall.since(job.run_at),
+        };
+        self.note_claim(hold, claimed.attempt);
+        claimed
+    }
+}

@@ -1,0 +1,21 @@
+//! The in-memory store: for the simulator, for volatile queues, and as the reference that the suite's random
+//! histories are compared with.
+//!
+//! [`MemoryStore`] takes the lock, reads the clocks and calls one verb of `Tables`, which is plain computation over
+//! ordered maps. Every future is ready at its first poll. Nothing survives the process.
+
+mod claim;
+mod clock;
+mod enqueue;
+mod finish;
+mod index;
+mod mutation;
+mod operate;
+mod read;
+mod requests;
+mod rescue;
+mod store;
+mod tables;
+
+pub use mutation::Mutation;
+pub use store::MemoryStore;

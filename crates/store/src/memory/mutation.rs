@@ -1,0 +1,130 @@
+//! Deliberate bugs. The suite is only worth its name if it notices each of them; see `tests/mutations.rs`.
+
+/// A deliberate bug for the mutation check. Only tests switch one on, with
+/// [`MemoryStore::broken`](super::MemoryStore::broken).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mutation {
+    /// A holder's write is accepted whatever its fence.
+    FenceNotCompared,
+    /// A holder's write is accepted whoever sends it.
+    HolderNotCompared,
+    /// A holder's write is judged by the attempt its fence was minted with.
+    AttemptComparedInsteadOfFence,
+    /// A progress note is accepted whatever its fence.
+    ProgressWithoutFence,
+    /// Progress does not reset the count of losses.
+    ProgressKeepsLosses,
+    /// A renewal brings back a job that was taken away and not yet claimed again.
+    RenewRevivesLost,
+    /// A renewal grants the caller's lease even where job or queue has its own.
+    RenewForgetsOwnLease,
+    /// A repeated report is acknowledged whatever its fence.
+    AlreadyDoneForAnyFence,
+    /// A report is not remembered, so its repeat is stale.
+    ReportForgotten,
+    /// The error of a failed attempt is dropped.
+    FailureForgetsError,
+    /// A failed attempt does not end a row of losses.
+    FailureKeepsLosses,
+    /// A failing job is retried beyond its limit.
+    FailureNeverBuried,
+    /// A hand-back counts as an attempt.
+    HandBackCountsAttempt,
+    /// A cancelled running job ends as its holder says.
+    CancelledRunningJobCompletes,
+    /// A cancelled running job is offered again when its holder falls silent.
+    CancelledLostJobComesBack,
+    /// A lease is taken back before it is over.
+    ReapWithoutLeaseCheck,
+    /// A late reaper takes a job from its next holder.
+    ReapWithoutFenceCheck,
+    /// A late reaper takes a job although its lease is not the one it saw.
+    ReapWithoutSeenLeaseCheck,
+    /// A live holder's jobs are taken back by name.
+    ReapHolderNotTerminal,
+    /// Losses caused by a drain count.
+    UncountedLossCounts,
+    /// A loss counts as an attempt.
+    LossCountsAsAttempt,
+    /// A poison pill comes back for ever.
+    LossNeverBuried,
+    /// Every loss comes back at once.
+    LossWithoutBackoff,
+    /// Leases follow steps of the wall clock.
+    LeaseFollowsWallClock,
+    /// A re-drive starts the fence over.
+    FenceResetByRedrive,
+    /// Fences count 1, 2, 3 and do not follow the clock.
+    FenceNotIncreased,
+    /// A retired holder still gets jobs.
+    ClaimByTerminalHolder,
+    /// A paused queue still offers jobs.
+    ClaimFromPausedQueue,
+    /// Jobs are offered by time alone.
+    ClaimIgnoresPriority,
+    /// A queue asked for first is emptied first, whatever the others hold.
+    ClaimQueueByQueue,
+    /// Scheduled jobs become available before their time.
+    PromoteEarly,
+    /// A repeated request inserts again.
+    RequestIdForgotten,
+    /// A taken unique key stops nobody.
+    UniqueKeyIgnored,
+    /// A retained unique key is free as soon as its job ends.
+    UniqueKeyFreedEarly,
+    /// A re-drive takes the unique key from the job that has it now.
+    RedriveStealsUniqueKey,
+    /// A re-drive keeps the attempts counted so far.
+    RedriveKeepsAttempts,
+    /// A re-driven job is still marked as cancelled.
+    RedriveKeepsCancel,
+    /// Dead jobs are removed as early as completed ones.
+    PurgeTreatsDeadAsCompleted,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 38] = {
+        use Mutation::*;
+        [
+            FenceNotCompared,
+            HolderNotCompared,
+            AttemptComparedInsteadOfFence,
+            ProgressWithoutFence,
+            ProgressKeepsLosses,
+            RenewRevivesLost,
+            RenewForgetsOwnLease,
+            AlreadyDoneForAnyFence,
+            ReportForgotten,
+            FailureForgetsError,
+            FailureKeepsLosses,
+            FailureNeverBuried,
+            HandBackCountsAttempt,
+            CancelledRunningJobCompletes,
+            CancelledLostJobComesBack,
+            ReapWithoutLeaseCheck,
+            ReapWithoutFenceCheck,
+            ReapWithoutSeenLeaseCheck,
+            ReapHolderNotTerminal,
+            UncountedLossCounts,
+            LossCountsAsAttempt,
+            LossNeverBuried,
+            LossWithoutBackoff,
+            LeaseFollowsWallClock,
+            FenceResetByRedrive,
+            FenceNotIncreased,
+            ClaimByTerminalHolder,
+            ClaimFromPausedQueue,
+            ClaimIgnoresPriority,
+            ClaimQueueByQueue,
+            PromoteEarly,
+            RequestIdForgotten,
+            UniqueKeyIgnored,
+            UniqueKeyFreedEarly,
+            RedriveStealsUniqueKey,
+            RedriveKeepsAttempts,
+            RedriveKeepsCancel,
+            PurgeTreatsDeadAsCompleted,
+        ]
+    };
+}

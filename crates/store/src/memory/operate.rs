@@ -1,0 +1,103 @@
+//! What people do to jobs and queues: `cancel`, `redrive`, `purge`, `set_queue`.
+
+use model::{Fence, Hold, Job, JobId, QueueName, QueuePatch, QueueSettings, State};
+
+use super::clock::Now;
+use super::mutation::Mutation;
+use super::tables::Tables;
+use crate::port::{Cancelled, Redriven, Retention, Selection};
+
+impl Tables {
+    pub(super) fn cancel(&mut self, now: Now, id: JobId) -> Cancelled {
+        let Some(row) = self.jobs.get_mut(&id) else {
+            return Cancelled::Unknown;
+        };
+        let job = &mut row.job;
+        match job.state {
+            State::Scheduled | State::Available => {
+                self.change(id, |row| {
+                    row.job.state = State::Cancelled;
+                    row.job.finished_at = Some(now.wall);
+                });
+                Cancelled::Now
+            }
+            State::Running => {
+                // The mark is not indexed.
+                job.cancel_requested = true;
+                let holder = job.holder.clone().expect("a running job has a holder");
+                Cancelled::Asked { hold: Hold { job: id, fence: job.fence }, holder }
+            }
+            ended @ (State::Completed | State::Cancelled | State::Dead) => Cancelled::AlreadyEnded(ended),
+        }
+    }
+
+    pub(super) fn redrive(&mut self, now: Now, selection: Selection, limit: usize) -> Vec<(JobId, Redriven)> {
+        let ids: Vec<JobId> = match selection {
+            Selection::Ids(ids) => ids,
+            Selection::Filter(filter) => {
+                let jobs = self.jobs.values().map(|row| &row.job);
+                let chosen = jobs.filter(|job| is_redrivable(job) && filter.matches(job));
+                chosen.take(limit).map(|job| job.id).collect()
+            }
+        };
+        ids.into_iter().map(|id| (id, self.redrive_one(now, id))).collect()
+    }
+
+    pub(super) fn purge(&mut self, now: Now, retention: Retention, limit: usize) -> u64 {
+        let dead =
+            if self.has(Mutation::PurgeTreatsDeadAsCompleted) { retention.completed } else { retention.dead };
+        let (finished_until, buried_until) = (now.wall - retention.completed, now.wall - dead);
+        let finished = self.index.finished.iter().take_while(|(at, _)| *at <= finished_until);
+        let buried = self.index.buried.iter().take_while(|(at, _)| *at <= buried_until);
+        let gone: Vec<JobId> = finished.chain(buried).take(limit).map(|(_, id)| *id).collect();
+        for id in &gone {
+            let row = self.jobs.remove(id).expect("an indexed job exists");
+            self.index.unlink(&row);
+        }
+        let forgotten = self.requests.forget(now.wall - Retention::REQUEST_IDS, limit);
+        (gone.len() + forgotten) as u64
+    }
+
+    pub(super) fn set_queue(&mut self, queue: &QueueName, patch: &QueuePatch) -> QueueSettings {
+        let queue = self.index.queues.entry(queue.clone()).or_default();
+        queue.settings = patch.apply(&queue.settings);
+        queue.settings.clone()
+    }
+
+    fn redrive_one(&mut self, now: Now, id: JobId) -> Redriven {
+        let Some(row) = self.jobs.get(&id) else {
+            return Redriven::Unknown;
+        };
+        if !is_redrivable(&row.job) {
+            return Redriven::NotEnded(row.job.state);
+        }
+        if !self.guard(Mutation::RedriveStealsUniqueKey, self.is_key_free(&row.job)) {
+            return Redriven::KeyTaken;
+        }
+        let queue = row.job.queue.clone();
+        let keeps_fence = !self.has(Mutation::FenceResetByRedrive);
+        let keeps_attempts = self.has(Mutation::RedriveKeepsAttempts);
+        let keeps_cancel = self.has(Mutation::RedriveKeepsCancel);
+        self.change(id, |row| {
+            let job = &mut row.job;
+            job.state = State::Available;
+            job.run_at = now.wall;
+            job.finished_at = None;
+            job.lost = 0;
+            job.attempt = if keeps_attempts { job.attempt } else { 0 };
+            job.cancel_requested &= keeps_cancel;
+            job.fence = if keeps_fence { job.fence } else { Fence::NONE };
+        });
+        Redriven::Again(queue)
+    }
+
+    /// True if no other job has this one's unique key.
+    fn is_key_free(&self, job: &Job) -> bool {
+        let owner = job.unique_key.as_ref().and_then(|key| self.index.queues.get(&job.queue)?.owner(key));
+        owner.is_none_or(|owner| owner == job.id)
+    }
+}
+
+fn is_redrivable(job: &Job) -> bool {
+    matches!(job.state, State::Dead | State::Cancelled)
+}

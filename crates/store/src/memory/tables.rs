@@ -1,0 +1,149 @@
+//! The state of the memory store: rows, indexes, remembered requests, retired holders. The verbs are in the files
+//! beside this one, each told the time.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::{Ending, Hold, Job, JobId, LeaseTime, RetryPolicy, State, WallTime, WorkerKey};
+
+use super::clock::{Now, lease_time};
+use super::index::Index;
+use super::mutation::Mutation;
+use super::requests::Requests;
+
+/// Everything the store knows.
+#[derive(Default)]
+pub(super) struct Tables {
+    pub(super) jobs: BTreeMap<JobId, Box<Row>>,
+    pub(super) index: Index,
+    pub(super) requests: Requests,
+    pub(super) retired: BTreeSet<WorkerKey>,
+    mutation: Option<Mutation>,
+    /// The attempt of each claim, kept only for [`Mutation::AttemptComparedInsteadOfFence`].
+    minted: BTreeMap<Hold, u32>,
+}
+
+/// A job and what the store adds to it.
+pub(super) struct Row {
+    pub(super) job: Job,
+    /// Its place among the priorities of its queue.
+    pub(super) lane: Reverse<i16>,
+    /// The unique key outlives the job's life and is free only when retention removes the row.
+    pub(super) retains_key: bool,
+    /// The lease granted last.
+    pub(super) granted: Duration,
+}
+
+/// Where a job goes when its attempt ends.
+#[derive(Clone, Copy)]
+pub(super) enum Next {
+    Completed,
+    Offered(Ending),
+}
+
+impl Tables {
+    pub(super) fn new(mutation: Option<Mutation>) -> Self {
+        Tables { mutation, ..Tables::default() }
+    }
+
+    /// Changes a row, keeps every index in step, and shows the job as it is now.
+    pub(super) fn change(&mut self, id: JobId, edit: impl FnOnce(&mut Row)) -> &Job {
+        let row = self.jobs.get_mut(&id).expect("only jobs that were found are changed");
+        self.index.unlink(row);
+        let before = row.job.state;
+        edit(row);
+        self.index.link(row);
+        let legal = before == row.job.state || before.may_become(row.job.state);
+        debug_assert!(legal || self.mutation.is_some(), "{before:?} must not become {:?}", row.job.state);
+        &row.job
+    }
+
+    /// Ends the running attempt of a job: nobody holds it any more, and it goes where `next` says.
+    pub(super) fn release(&mut self, now: Now, id: JobId, next: Next, edit: impl FnOnce(&mut Job)) -> &Job {
+        let heeds_cancel = match next {
+            Next::Completed => !self.has(Mutation::CancelledRunningJobCompletes),
+            Next::Offered(_) => !self.has(Mutation::CancelledLostJobComesBack),
+        };
+        self.change(id, |row| {
+            let job = &mut row.job;
+            edit(job);
+            job.holder = None;
+            job.lease_until = None;
+            job.state = match next {
+                _ if job.cancel_requested && heeds_cancel => State::Cancelled,
+                Next::Completed => State::Completed,
+                Next::Offered(Ending::Bury) => State::Dead,
+                Next::Offered(Ending::Again) => State::Available,
+                Next::Offered(Ending::Later(delay)) => {
+                    job.run_at = now.wall + delay;
+                    if job.run_at > now.wall { State::Scheduled } else { State::Available }
+                }
+            };
+            job.finished_at = job.state.is_terminal().then_some(now.wall);
+        })
+    }
+
+    /// Keeps what only a mutation wants to know.
+    pub(super) fn note_claim(&mut self, hold: Hold, attempt: u32) {
+        if self.has(Mutation::AttemptComparedInsteadOfFence) {
+            self.minted.insert(hold, attempt);
+        }
+    }
+
+    /// The guard of every write by a holder: running, and both holder and fence as they are now.
+    pub(super) fn stands(&self, job: &Job, holder: &WorkerKey, hold: Hold) -> bool {
+        let same_fence = match self.mutation {
+            Some(Mutation::AttemptComparedInsteadOfFence) => self.minted.get(&hold) == Some(&job.attempt),
+            _ => self.guard(Mutation::FenceNotCompared, job.fence == hold.fence),
+        };
+        let same_holder = self.guard(Mutation::HolderNotCompared, job.holder.as_ref() == Some(holder));
+        job.state == State::Running && same_holder && same_fence
+    }
+
+    /// The lease a job gets: its own, else its queue's, else `otherwise`.
+    pub(super) fn lease_of(&self, job: &Job, otherwise: Duration) -> Duration {
+        let queue = self.index.queues.get(&job.queue);
+        job.lease.or(queue.and_then(|queue| queue.settings.lease)).unwrap_or(otherwise)
+    }
+
+    /// How a job comes back: its own policy, else its queue's, else the default.
+    pub(super) fn policy_of(&self, job: &Job) -> RetryPolicy {
+        let queue = self.index.queues.get(&job.queue);
+        job.retry.or(queue.and_then(|queue| queue.settings.retry)).unwrap_or_default()
+    }
+
+    /// A rule, unless the mutation that breaks it is on.
+    pub(super) fn guard(&self, mutation: Mutation, holds: bool) -> bool {
+        holds || self.has(mutation)
+    }
+
+    /// True while this bug is switched on.
+    pub(super) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// The time of a verb, as the store without or with its mutation reads it.
+    pub(super) fn reads(&self, now: Now) -> Now {
+        if self.has(Mutation::LeaseFollowsWallClock) {
+            Now { lease: lease_time(now.wall), ..now }
+        } else {
+            now
+        }
+    }
+}
+
+/// True when a lease that ends at `until` is over.
+pub(super) fn is_over(until: LeaseTime, now: Now) -> bool {
+    until <= now.lease
+}
+
+/// How long until a date; zero if it has passed.
+pub(super) fn due_in(run_at: WallTime, now: Now) -> Duration {
+    run_at.since(now.wall)
+}
+
+/// How long until a job that just left its holder is due again, if it has to wait.
+pub(super) fn due_again_in(job: &Job, now: Now) -> Option<Duration> {
+    (job.state == State::Scheduled).then(|| due_in(job.run_at, now))
+}

@@ -1,0 +1,113 @@
+//! The suite notices every deliberate bug, and the case that is about it is among those that do.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use store::conformance::{Case, TestClock, cases, ready};
+use store::{JobStore, MemoryStore, Mutation};
+
+/// Which case must notice which bug.
+const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
+    use Mutation::*;
+    [
+        (
+            FenceNotCompared,
+            &[
+                "stale_fence_cannot_complete",
+                "renewal_with_a_stale_fence_is_lost",
+                "progress_needs_the_fence",
+            ],
+        ),
+        (
+            HolderNotCompared,
+            &[
+                "another_holder_cannot_complete",
+                "renewal_by_another_holder_is_lost",
+                "progress_needs_the_holder",
+            ],
+        ),
+        (AttemptComparedInsteadOfFence, &["same_worker_reclaim_fences_its_own_zombie"]),
+        (ProgressWithoutFence, &["progress_needs_the_fence"]),
+        (ProgressKeepsLosses, &["progress_ends_a_row_of_losses"]),
+        (
+            RenewRevivesLost,
+            &["renewal_does_not_revive_a_reaped_job", "renewal_does_not_revive_a_finished_job"],
+        ),
+        (RenewForgetsOwnLease, &["renewal_grants_the_jobs_own_lease_else_the_queues_else_the_given"]),
+        (AlreadyDoneForAnyFence, &["report_that_was_never_accepted_is_stale_after_the_end"]),
+        (ReportForgotten, &["repeated_report_is_already_done"]),
+        (FailureForgetsError, &["failed_job_comes_back_with_backoff"]),
+        (FailureKeepsLosses, &["failure_ends_a_row_of_losses"]),
+        (FailureNeverBuried, &["failed_job_comes_back_with_backoff"]),
+        (HandBackCountsAttempt, &["handed_back_job_is_offered_at_once"]),
+        (CancelledRunningJobCompletes, &["cancelled_attempt_ends_in_cancelled_whatever_its_outcome"]),
+        (CancelledLostJobComesBack, &["cancelled_job_ends_when_it_is_lost"]),
+        (ReapWithoutLeaseCheck, &["reap_needs_an_expired_lease"]),
+        (ReapWithoutFenceCheck, &["reap_needs_the_fence_that_was_seen"]),
+        (ReapWithoutSeenLeaseCheck, &["renewed_lease_is_not_reaped_by_a_late_reaper"]),
+        (ReapHolderNotTerminal, &["holder_that_is_not_retired_loses_nothing"]),
+        (UncountedLossCounts, &["uncounted_loss_is_offered_at_once"]),
+        (LossCountsAsAttempt, &["loss_does_not_count_as_an_attempt"]),
+        (LossNeverBuried, &["poison_pill_is_buried_with_its_reason"]),
+        (LossWithoutBackoff, &["first_loss_is_offered_at_once_second_backs_off"]),
+        (LeaseFollowsWallClock, &["wall_clock_steps_do_not_move_leases"]),
+        (FenceResetByRedrive, &["redrive_keeps_the_fence_growing"]),
+        (FenceNotIncreased, &["fence_grows_when_an_id_is_reused_after_purge"]),
+        (ClaimByTerminalHolder, &["retired_holder_claims_nothing"]),
+        (ClaimFromPausedQueue, &["paused_queue_offers_nothing"]),
+        (ClaimIgnoresPriority, &["claims_go_by_priority_then_time_then_id"]),
+        (ClaimQueueByQueue, &["claims_are_ordered_across_queues"]),
+        (PromoteEarly, &["jobs_are_not_promoted_early"]),
+        (RequestIdForgotten, &["repeated_request_answers_as_the_first_time"]),
+        (UniqueKeyIgnored, &["taken_unique_key_is_answered_with_its_owner"]),
+        (UniqueKeyFreedEarly, &["retained_unique_key_stays_taken_until_purge"]),
+        (RedriveStealsUniqueKey, &["redrive_is_refused_while_another_has_the_unique_key"]),
+        (RedriveKeepsAttempts, &["dead_job_is_offered_again"]),
+        (RedriveKeepsCancel, &["cancelled_job_is_offered_again"]),
+        (PurgeTreatsDeadAsCompleted, &["finished_jobs_go_after_their_retention"]),
+    ]
+};
+
+#[test]
+fn every_mutation_is_noticed_by_the_case_that_is_about_it() {
+    // Hundreds of cases are meant to panic here; their messages would bury the one that matters.
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let baseline = failing(None);
+    let noticed: Vec<_> = NOTICED_BY
+        .iter()
+        .map(|(mutation, expected)| (mutation, expected, failing(Some(*mutation))))
+        .collect();
+    panic::set_hook(loud);
+
+    assert_eq!(baseline, Vec::<&str>::new(), "without a bug no case may fail");
+    let mut missed = Vec::new();
+    for (mutation, expected, failed) in &noticed {
+        println!("{mutation:?}: {} cases fail", failed.len());
+        missed.extend(
+            expected
+                .iter()
+                .filter(|case| !failed.contains(case))
+                .map(|case| format!("{mutation:?} by {case}")),
+        );
+    }
+    assert_eq!(missed, Vec::<String>::new(), "each bug must be noticed by the cases that are about it");
+    for mutation in Mutation::ALL {
+        assert!(NOTICED_BY.iter().any(|(other, _)| *other == mutation), "{mutation:?} is not in the table");
+    }
+}
+
+/// The cases that a memory store with this bug fails.
+fn failing(mutation: Option<Mutation>) -> Vec<&'static str> {
+    cases().into_iter().filter(|case| fails(case, mutation)).map(|case| case.name).collect()
+}
+
+fn fails(case: &Case, mutation: Option<Mutation>) -> bool {
+    let memory = move |clock: Arc<TestClock>| -> Arc<dyn JobStore> {
+        Arc::new(match mutation {
+            None => MemoryStore::new(clock),
+            Some(mutation) => MemoryStore::broken(clock, mutation),
+        })
+    };
+    panic::catch_unwind(AssertUnwindSafe(|| ready(case.run(memory)))).is_err()
+}

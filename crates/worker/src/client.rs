@@ -1,0 +1,380 @@
+//! The client: every unary call of the wire, over one or several servers.
+//!
+//! Channels connect on first use and reconnect by themselves. A call goes to the server that answered last; when that
+//! one cannot be reached it moves on to the next. A call whose connection broke half-way is repeated only if doing it
+//! twice is the same as doing it once. Streams for workers are opened by `session.rs` through [`Client::open_session`].
+
+use std::error::Error as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use rpc::ApiError;
+use rpc::wire;
+use rpc::wire::jobs_client::JobsClient;
+use rpc::wire::queues_client::QueuesClient;
+use rpc::wire::work_client::WorkClient;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status, Streaming};
+
+use crate::error::ClientError;
+
+/// Largest message in either direction; larger ones are refused by whoever notices first.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// How long opening a connection may take before the next server is tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// Flow control windows: large enough that a frame of a thousand jobs never waits for a window update.
+const WINDOW_BYTES: u32 = 4 << 20;
+/// A silent connection is probed this often, so that a frozen server is noticed within two of these.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+/// A probe that is not answered for this long ends the connection.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A connection to one or several Tenure servers. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    servers: Vec<Server>,
+    /// Index of the server that answered last.
+    preferred: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Server {
+    url: String,
+    channel: Channel,
+}
+
+/// May a call be sent again when nobody knows whether it happened?
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    /// Doing it twice is the same as doing it once.
+    Safe,
+    /// Only if the connection never opened.
+    Unsafe,
+}
+
+/// Why a call got no answer.
+enum Silence {
+    /// The connection never opened: the call certainly did not happen.
+    NeverOpened(String),
+    /// The connection broke: the call may have happened.
+    Broke(String),
+}
+
+impl Client {
+    /// A client for a comma-separated list of servers, such as `http://a:7117,http://b:7117`.
+    ///
+    /// Connects on first use, so it succeeds without a server; it must be called inside a tokio runtime. An address
+    /// that cannot be read is an `Invalid` error.
+    pub fn connect(servers: &str) -> Result<Client, ClientError> {
+        if tokio::runtime::Handle::try_current().is_err() {
+            return Err(ApiError::invalid("a client can only be made inside a tokio runtime").into());
+        }
+        let servers = servers
+            .split(',')
+            .map(str::trim)
+            .filter(|url| !url.is_empty())
+            .map(Server::new)
+            .collect::<Result<Vec<_>, _>>()?;
+        if servers.is_empty() {
+            return Err(ApiError::invalid("name at least one server such as http://127.0.0.1:7117").into());
+        }
+        Ok(Client { shared: Arc::new(Shared { servers, preferred: AtomicUsize::new(0) }) })
+    }
+
+    /// Adds jobs. A request without a request id gets one, so that it can be repeated when a connection breaks.
+    pub async fn enqueue(
+        &self,
+        mut request: wire::EnqueueRequest,
+    ) -> Result<wire::EnqueueResponse, ClientError> {
+        if request.request_id.is_empty() {
+            request.request_id = format!("{:032x}", rand::random::<u128>());
+        }
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { jobs(channel).enqueue(request).await }
+        })
+        .await
+    }
+
+    /// One job.
+    pub async fn get(&self, request: wire::GetJobRequest) -> Result<wire::Job, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { jobs(channel).get(request).await }
+        })
+        .await
+    }
+
+    /// One page of jobs.
+    pub async fn list(&self, request: wire::ListJobsRequest) -> Result<wire::ListJobsResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { jobs(channel).list(request).await }
+        })
+        .await
+    }
+
+    /// Cancels jobs, or asks their holders to stop.
+    pub async fn cancel(&self, request: wire::CancelRequest) -> Result<wire::CancelResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { jobs(channel).cancel(request).await }
+        })
+        .await
+    }
+
+    /// Offers ended jobs again. Not repeated by itself: a job that died again in between would be offered twice.
+    pub async fn retry(&self, request: wire::RetryRequest) -> Result<wire::RetryResponse, ClientError> {
+        self.call(Repeat::Unsafe, |channel| {
+            let request = request.clone();
+            async move { jobs(channel).retry(request).await }
+        })
+        .await
+    }
+
+    /// Counts of everything.
+    pub async fn stats(&self) -> Result<wire::StatsResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| async move { jobs(channel).stats(wire::StatsRequest {}).await })
+            .await
+    }
+
+    /// Every change of the matching jobs' states, from now on. The stream does not fail over: when it ends with an
+    /// error, changes may have been missed, and the caller watches again.
+    pub async fn watch(&self, request: wire::WatchRequest) -> Result<Watch, ClientError> {
+        let events = self
+            .call(Repeat::Safe, |channel| {
+                let request = request.clone();
+                async move { jobs(channel).watch(request).await }
+            })
+            .await?;
+        Ok(Watch { server: self.preferred_url().to_owned(), events })
+    }
+
+    /// All queues with their counts.
+    pub async fn queues(&self) -> Result<wire::ListQueuesResponse, ClientError> {
+        self.call(
+            Repeat::Safe,
+            |channel| async move { queues(channel).list(wire::ListQueuesRequest {}).await },
+        )
+        .await
+    }
+
+    /// Changes a queue's settings.
+    pub async fn set_queue(&self, request: wire::SetQueueRequest) -> Result<wire::Queue, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { queues(channel).set(request).await }
+        })
+        .await
+    }
+
+    /// Claims jobs. Not repeated by itself: jobs of a lost answer come back when their leases end.
+    pub async fn claim(&self, request: wire::ClaimRequest) -> Result<wire::ClaimResponse, ClientError> {
+        self.call(Repeat::Unsafe, |channel| {
+            let request = request.clone();
+            async move { work(channel).claim(request).await }
+        })
+        .await
+    }
+
+    /// Renews leases.
+    pub async fn renew(&self, request: wire::RenewRequest) -> Result<wire::RenewResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { work(channel).renew(request).await }
+        })
+        .await
+    }
+
+    /// Reports how attempts ended.
+    pub async fn finish(&self, request: wire::FinishRequest) -> Result<wire::FinishResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { work(channel).finish(request).await }
+        })
+        .await
+    }
+
+    /// Notes progress and checkpoints.
+    pub async fn progress(
+        &self,
+        request: wire::ProgressRequest,
+    ) -> Result<wire::ProgressResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { work(channel).progress(request).await }
+        })
+        .await
+    }
+
+    /// The addresses, in the order they were given.
+    pub fn servers(&self) -> impl Iterator<Item = &str> {
+        self.shared.servers.iter().map(|server| server.url.as_str())
+    }
+
+    /// Opens a worker's stream to the preferred server; on failure the next call tries the next server.
+    pub(crate) async fn open_session(
+        &self,
+        frames: mpsc::Receiver<wire::WorkerFrame>,
+    ) -> Result<(String, Streaming<wire::ServerFrame>), ClientError> {
+        let index = self.shared.preferred.load(Ordering::Relaxed);
+        let server = &self.shared.servers[index];
+        match work(server.channel.clone()).session(ReceiverStream::new(frames)).await {
+            Ok(answer) => Ok((server.url.clone(), answer.into_inner())),
+            Err(status) => {
+                self.prefer_next(index);
+                Err(match silence(&status) {
+                    Some(Silence::NeverOpened(why) | Silence::Broke(why)) => {
+                        ClientError::Unreachable { server: server.url.clone(), why }
+                    }
+                    None => ClientError::Api(status.into()),
+                })
+            }
+        }
+    }
+
+    /// Moves on to the next server, for a stream that broke or was told to leave.
+    pub(crate) fn prefer_another(&self) {
+        self.prefer_next(self.shared.preferred.load(Ordering::Relaxed));
+    }
+
+    async fn call<T, F>(&self, repeat: Repeat, send: impl Fn(Channel) -> F) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let servers = &self.shared.servers;
+        let first = self.shared.preferred.load(Ordering::Relaxed);
+        let mut reason = String::new();
+        // Each server once, then the first one again: a connection that broke is often a server that restarted.
+        for turn in 0..=servers.len() {
+            let index = (first + turn) % servers.len();
+            let status = match send(servers[index].channel.clone()).await {
+                Ok(answer) => {
+                    self.shared.preferred.store(index, Ordering::Relaxed);
+                    return Ok(answer.into_inner());
+                }
+                Err(status) => status,
+            };
+            let Some(silence) = silence(&status) else {
+                self.shared.preferred.store(index, Ordering::Relaxed);
+                return Err(ClientError::Api(status.into()));
+            };
+            match silence {
+                Silence::Broke(why) if repeat == Repeat::Unsafe => {
+                    let why = format!(
+                        "the connection broke before the answer came, the call may have happened: {why}"
+                    );
+                    return Err(ClientError::Unreachable { server: servers[index].url.clone(), why });
+                }
+                Silence::NeverOpened(why) => {
+                    reason = why;
+                    if servers.len() == 1 {
+                        break;
+                    }
+                }
+                Silence::Broke(why) => reason = why,
+            }
+        }
+        Err(ClientError::Unreachable { server: self.servers().collect::<Vec<_>>().join(", "), why: reason })
+    }
+
+    fn prefer_next(&self, failed: usize) {
+        let next = (failed + 1) % self.shared.servers.len();
+        // Another clone may have moved on already; then its choice stands.
+        let _ = self.shared.preferred.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    fn preferred_url(&self) -> &str {
+        &self.shared.servers[self.shared.preferred.load(Ordering::Relaxed)].url
+    }
+}
+
+/// A stream of job events.
+#[derive(Debug)]
+pub struct Watch {
+    server: String,
+    events: Streaming<wire::JobEvent>,
+}
+
+impl Watch {
+    /// The next event; `None` when the server ended the stream.
+    pub async fn next(&mut self) -> Result<Option<wire::JobEvent>, ClientError> {
+        self.events.message().await.map_err(|status| match silence(&status) {
+            Some(Silence::NeverOpened(why) | Silence::Broke(why)) => {
+                ClientError::Unreachable { server: self.server.clone(), why }
+            }
+            None => ClientError::Api(status.into()),
+        })
+    }
+}
+
+impl Server {
+    fn new(url: &str) -> Result<Server, ClientError> {
+        let url = match url.split_once("://") {
+            None => format!("http://{url}"),
+            Some(("http", _)) => url.to_owned(),
+            Some((scheme, _)) => {
+                return Err(ApiError::invalid(format!(
+                    "server {url:?} has the scheme {scheme}; use http://"
+                ))
+                .into());
+            }
+        };
+        let url = url.trim_end_matches('/').to_owned();
+        let endpoint = Endpoint::from_shared(url.clone()).map_err(|_| {
+            ApiError::invalid(format!("server {url:?} is not an address such as http://127.0.0.1:7117"))
+        })?;
+        let channel = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Some(KEEPALIVE_INTERVAL))
+            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
+            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES)
+            .connect_lazy();
+        Ok(Server { url, channel })
+    }
+}
+
+/// Did the network fail, rather than the server answer? Errors made on this side carry their cause, answers do not.
+fn silence(status: &Status) -> Option<Silence> {
+    let mut cause = status.source()?;
+    let mut never_opened = false;
+    loop {
+        never_opened |= cause.is::<tonic::ConnectError>();
+        match cause.source() {
+            Some(deeper) => cause = deeper,
+            None => break,
+        }
+    }
+    let why = cause.to_string();
+    Some(if never_opened { Silence::NeverOpened(why) } else { Silence::Broke(why) })
+}
+
+fn jobs(channel: Channel) -> JobsClient<Channel> {
+    JobsClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+fn queues(channel: Channel) -> QueuesClient<Channel> {
+    QueuesClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+fn work(channel: Channel) -> WorkClient<Channel> {
+    WorkClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}

@@ -1,0 +1,241 @@
+//! What a handler knows about its job, and what it may say while it runs.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Fence, Hold, Invalid, JobId, Limits, WorkerKey};
+use rpc::wire;
+use serde::Serialize;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::error::CheckpointError;
+use crate::ledger::{Ended, Grant, StopReason};
+
+/// Handed to every handler. Clones are cheap and speak for the same attempt.
+#[derive(Clone)]
+pub struct JobContext {
+    job: Arc<RunningJob>,
+}
+
+struct RunningJob {
+    hold: Hold,
+    lease: Duration,
+    timeout: Option<Duration>,
+    /// Its payload is empty here: the handler got it.
+    assignment: wire::Assignment,
+    home: Arc<Home>,
+    token: CancellationToken,
+    live: Mutex<Live>,
+}
+
+/// What changes while the handler runs. Locked for a few instructions at a time.
+#[derive(Default)]
+struct Live {
+    stop: Option<StopReason>,
+    /// The latest progress note that the session has not taken yet.
+    note: Option<Bytes>,
+}
+
+/// What all jobs of a worker share.
+pub(crate) struct Home {
+    pub(crate) worker: WorkerKey,
+    pub(crate) servers: String,
+    pub(crate) client: Client,
+    pub(crate) events: UnboundedSender<JobEvent>,
+}
+
+/// What a handler's task tells the session. At most one end and one untaken note per running job, so that the channel
+/// is bounded by the number of slots.
+#[derive(Debug)]
+pub(crate) enum JobEvent {
+    /// There is a progress note to take.
+    Noted(Hold),
+    /// The server refused a write of this job.
+    Lost(Hold),
+    /// The handler returned or its task is gone.
+    Finished { hold: Hold, ended: Ended },
+}
+
+impl JobContext {
+    pub(crate) fn new(grant: &Grant, assignment: wire::Assignment, home: Arc<Home>) -> Self {
+        JobContext {
+            job: Arc::new(RunningJob {
+                hold: grant.hold,
+                lease: grant.lease,
+                timeout: grant.timeout,
+                assignment,
+                home,
+                token: CancellationToken::new(),
+                live: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The job.
+    pub fn job_id(&self) -> JobId {
+        self.job.hold.job
+    }
+
+    /// The fence of this claim: give it to your own database to have it refuse what a stale holder writes.
+    pub fn fence(&self) -> Fence {
+        self.job.hold.fence
+    }
+
+    /// Which counted start this is, from 1.
+    pub fn attempt(&self) -> u32 {
+        self.job.assignment.attempt
+    }
+
+    /// Counted starts before a failing job is buried.
+    pub fn max_attempts(&self) -> u32 {
+        self.job.assignment.max_attempts
+    }
+
+    /// The queue.
+    pub fn queue(&self) -> &str {
+        &self.job.assignment.queue
+    }
+
+    /// The kind.
+    pub fn kind(&self) -> &str {
+        &self.job.assignment.kind
+    }
+
+    /// The payload's content type.
+    pub fn content_type(&self) -> &str {
+        &self.job.assignment.content_type
+    }
+
+    /// How long the job stays ours without a beat.
+    pub fn lease(&self) -> Duration {
+        self.job.lease
+    }
+
+    /// How long this attempt may run.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.job.timeout
+    }
+
+    /// The checkpoint an earlier attempt saved last.
+    pub fn checkpoint(&self) -> Option<Bytes> {
+        self.job.assignment.checkpoint.clone()
+    }
+
+    /// The W3C trace context of the producer.
+    pub fn traceparent(&self) -> Option<&str> {
+        Some(self.job.assignment.traceparent.as_str()).filter(|text| !text.is_empty())
+    }
+
+    /// This worker's instance key.
+    pub fn worker(&self) -> &WorkerKey {
+        &self.job.home.worker
+    }
+
+    /// The servers as the worker was given them, comma-separated.
+    pub fn servers(&self) -> &str {
+        &self.job.home.servers
+    }
+
+    /// A client for the same servers, to enqueue follow-up jobs for instance.
+    pub fn client(&self) -> &Client {
+        &self.job.home.client
+    }
+
+    /// Waits until the handler should stop: cancelled, lost, timed out or draining.
+    pub async fn cancelled(&self) {
+        self.job.token.cancelled().await;
+    }
+
+    /// Whether the handler should stop.
+    pub fn is_cancelled(&self) -> bool {
+        self.job.token.is_cancelled()
+    }
+
+    /// Fires when the handler should stop; to be given to libraries that take a token.
+    pub fn cancellation_token(&self) -> CancellationToken {
+        self.job.token.clone()
+    }
+
+    /// Why the handler should stop.
+    pub fn stop_reason(&self) -> Option<StopReason> {
+        self.live().stop
+    }
+
+    /// Notes progress, as JSON, for people to see. Returns at once; when notes come faster than they can be sent, the
+    /// latest one counts. A note that cannot be JSON or has more than 4 KiB is refused.
+    pub fn progress(&self, note: impl Serialize) -> Result<(), Invalid> {
+        let bytes_max = Limits::default().progress_bytes_max;
+        let note = serde_json::to_vec(&note)
+            .map_err(|error| Invalid::new(format!("progress note cannot be written as JSON: {error}")))?;
+        if note.len() > bytes_max {
+            return Err(Invalid::new(format!(
+                "progress note has {} bytes; at most {bytes_max} are allowed",
+                note.len()
+            )));
+        }
+        // Only the first untaken note makes an event: the session then takes whatever is the latest.
+        if self.live().note.replace(note.into()).is_none() {
+            let _ = self.job.home.events.send(JobEvent::Noted(self.job.hold));
+        }
+        Ok(())
+    }
+
+    /// Saves a checkpoint for the next attempt, should this one not finish. Returns when the server has it on disk;
+    /// [`CheckpointError::Lost`] means that the job is not ours any more.
+    pub async fn save_checkpoint(&self, checkpoint: Bytes) -> Result<(), CheckpointError> {
+        let RunningJob { hold, home, .. } = &*self.job;
+        let note = wire::ProgressNote {
+            job: hold.job.to_string(),
+            fence: hold.fence.get(),
+            note: None,
+            checkpoint: Some(checkpoint),
+        };
+        let request = wire::ProgressRequest { worker: home.worker.to_string(), notes: vec![note] };
+        let answer = home.client.progress(request).await?;
+        if answer.notes.iter().all(|note| note.accepted) {
+            return Ok(());
+        }
+        self.stop(StopReason::Lost);
+        let _ = home.events.send(JobEvent::Lost(*hold));
+        Err(CheckpointError::Lost)
+    }
+
+    /// Tells the handler to stop. A loss overrides an earlier reason.
+    pub(crate) fn stop(&self, reason: StopReason) {
+        let mut live = self.live();
+        if live.stop.is_none() || reason == StopReason::Lost {
+            live.stop = Some(reason);
+        }
+        drop(live);
+        self.job.token.cancel();
+    }
+
+    pub(crate) fn take_note(&self) -> Option<Bytes> {
+        self.live().note.take()
+    }
+
+    pub(crate) fn hold(&self) -> Hold {
+        self.job.hold
+    }
+
+    fn live(&self) -> MutexGuard<'_, Live> {
+        // Nothing panics while it is locked, so a poisoned lock still guards whole values.
+        self.job.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for JobContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JobContext")
+            .field("job_id", &self.job_id())
+            .field("fence", &self.fence())
+            .field("attempt", &self.attempt())
+            .field("queue", &self.queue())
+            .field("kind", &self.kind())
+            .finish_non_exhaustive()
+    }
+}

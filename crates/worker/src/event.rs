@@ -1,0 +1,154 @@
+//! What a worker tells about itself: events while it runs, a summary at its end.
+
+use std::fmt;
+use std::sync::Arc;
+
+use model::{Fence, Hold, JobId, Outcome, Retry};
+
+/// Something an observer may want to know. Given by the hook of `WorkerBuilder::on_event`, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WorkerEvent {
+    /// A stream to this server is up.
+    Connected {
+        /// Its address.
+        server: String,
+    },
+    /// No stream could be opened; it is tried again, on the next server if there are several.
+    Unreachable {
+        /// What went wrong.
+        why: String,
+    },
+    /// The stream is gone. Running handlers go on; it is reconnected.
+    Disconnected {
+        /// What ended it.
+        why: String,
+    },
+    /// A handler starts.
+    Started {
+        /// The job.
+        job: JobId,
+        /// The fence of this claim.
+        fence: Fence,
+        /// Which counted start this is, from 1.
+        attempt: u32,
+    },
+    /// A handler ended and this will be reported.
+    Finished {
+        /// The job.
+        job: JobId,
+        /// The fence of this claim.
+        fence: Fence,
+        /// How it ended.
+        outcome: Outcome,
+    },
+    /// A handler of a lost job ended; nothing is reported.
+    Dropped {
+        /// The job.
+        job: JobId,
+        /// The fence of this claim.
+        fence: Fence,
+    },
+    /// The server refused a report: someone else holds the job, or it ended otherwise.
+    Refused {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+        /// The job's fence now; zero when it does not exist any more.
+        current_fence: Fence,
+    },
+    /// The job is not ours any more; its handler is told to stop.
+    Lost {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+    },
+    /// Someone cancelled the job; its handler is told to stop.
+    Cancelled {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+    },
+    /// The attempt ran for longer than its time limit; its handler is told to stop.
+    TimedOut {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+    },
+    /// The worker takes no more work.
+    Draining,
+}
+
+/// What a worker did in its life.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Handlers that completed their job.
+    pub completed: u64,
+    /// Handlers that failed, to be retried or not.
+    pub failed: u64,
+    /// Jobs given back unharmed.
+    pub handed_back: u64,
+    /// Jobs that stopped being ours while their handler ran.
+    pub lost: u64,
+    /// Reports the server refused.
+    pub refused: u64,
+    /// Outcomes that could not be delivered before the end.
+    pub unreported: u64,
+    /// Handlers that were still running at the end.
+    pub still_running: u64,
+}
+
+impl Summary {
+    pub(crate) fn count(&mut self, outcome: &Outcome) {
+        match outcome {
+            Outcome::Completed { .. } => self.completed += 1,
+            Outcome::Failed { .. } => self.failed += 1,
+            Outcome::HandedBack => self.handed_back += 1,
+        }
+    }
+}
+
+/// The observer's hook, or none.
+#[derive(Clone, Default)]
+pub(crate) struct Observer(Option<Arc<dyn Fn(WorkerEvent) + Send + Sync>>);
+
+impl Observer {
+    pub(crate) fn new(hook: impl Fn(WorkerEvent) + Send + Sync + 'static) -> Self {
+        Observer(Some(Arc::new(hook)))
+    }
+
+    /// Makes the event only if someone listens.
+    pub(crate) fn tell(&self, event: impl FnOnce() -> WorkerEvent) {
+        if let Some(hook) = &self.0 {
+            hook(event());
+        }
+    }
+
+    pub(crate) fn finished(&self, hold: Hold, outcome: Option<Outcome>) {
+        let Hold { job, fence } = hold;
+        self.tell(|| match outcome {
+            Some(outcome) => WorkerEvent::Finished { job, fence, outcome },
+            None => WorkerEvent::Dropped { job, fence },
+        });
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Observer(hook)" } else { "Observer(none)" })
+    }
+}
+
+/// The outcome in one word, as the wire spells it.
+pub fn outcome_word(outcome: &Outcome) -> &'static str {
+    match outcome {
+        Outcome::Completed { .. } => "completed",
+        Outcome::Failed { retry: Retry::Never, .. } => "dead",
+        Outcome::Failed { .. } => "failed",
+        Outcome::HandedBack => "handed_back",
+    }
+}

@@ -1,0 +1,331 @@
+//! The driver of the ledger: link, handlers and clock in; frames, tasks and tokens out.
+//!
+//! One loop owns everything, so nothing in here is locked. Handlers are spawned tasks that tell their end over a
+//! channel; whatever is ready when the stream can take a frame goes out in one frame.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Clock, Hold, Instant};
+use rpc::wire;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::{self, Sleep};
+
+use crate::context::{Home, JobContext, JobEvent};
+use crate::event::{Observer, Summary, WorkerEvent};
+use crate::frame;
+use crate::handler::{self, Handlers};
+use crate::ledger::{Grant, Input, Ledger, Output, StopReason, Terms};
+use crate::link::{self, LinkEvent};
+use crate::worker::Shutdown;
+
+/// Ends and notes taken from handlers in one go.
+const JOB_EVENTS_BATCH_MAX: usize = 1024;
+/// The loop turns at least this often, so that it can tell when the process did not run.
+const TURN_MAX: Duration = Duration::from_millis(250);
+/// A turn that took this long means that the process was stopped, suspended or starved.
+const SLEEP_MIN: Duration = Duration::from_secs(1);
+/// How long aborted tasks may take to disappear when the worker ends at once.
+const ABORT_WAIT: Duration = Duration::from_secs(1);
+
+/// What a session is made of.
+pub(crate) struct SessionParts {
+    pub(crate) hello: wire::Hello,
+    pub(crate) terms: Terms,
+    pub(crate) grace: Duration,
+    pub(crate) handlers: Handlers,
+    pub(crate) observer: Observer,
+    pub(crate) home: Arc<Home>,
+    pub(crate) job_events: mpsc::UnboundedReceiver<JobEvent>,
+    pub(crate) clock: Arc<dyn Clock>,
+}
+
+/// Everything that can happen.
+enum Event {
+    /// The link has something.
+    Link(LinkEvent),
+    /// Handlers ended or noted progress; they are in the batch.
+    Jobs,
+    /// The stream can take a frame.
+    Writable,
+    /// A deadline, or simply time to turn.
+    Tick,
+    /// Shut down gently.
+    Drain,
+    /// Shut down at once.
+    Abort,
+}
+
+pub(crate) struct Session {
+    ledger: Ledger,
+    running: HashMap<Hold, Running>,
+    frames: Option<mpsc::Sender<wire::WorkerFrame>>,
+    link: mpsc::Receiver<LinkEvent>,
+    job_events: mpsc::UnboundedReceiver<JobEvent>,
+    batch: Vec<JobEvent>,
+    timer: Pin<Box<Sleep>>,
+    /// What the timer is set to.
+    timer_at: Instant,
+    /// The last time this loop is known to have run.
+    awake_at: Instant,
+    grace: Duration,
+    is_draining: bool,
+    is_gone: bool,
+    handlers: Handlers,
+    observer: Observer,
+    home: Arc<Home>,
+    clock: Arc<dyn Clock>,
+    summary: Summary,
+}
+
+struct Running {
+    context: JobContext,
+    task: AbortHandle,
+}
+
+impl Session {
+    pub(crate) fn start(parts: SessionParts) -> Self {
+        let now = parts.clock.monotonic();
+        Session {
+            ledger: Ledger::new(parts.terms),
+            running: HashMap::new(),
+            frames: None,
+            link: link::spawn(parts.home.client.clone(), parts.hello),
+            job_events: parts.job_events,
+            batch: Vec::with_capacity(JOB_EVENTS_BATCH_MAX),
+            timer: Box::pin(time::sleep(TURN_MAX)),
+            timer_at: now + TURN_MAX,
+            awake_at: now,
+            grace: parts.grace,
+            is_draining: false,
+            is_gone: false,
+            handlers: parts.handlers,
+            observer: parts.observer,
+            home: parts.home,
+            clock: parts.clock,
+            summary: Summary::default(),
+        }
+    }
+
+    pub(crate) async fn run(mut self, shutdown: Shutdown) -> Summary {
+        while !self.is_gone {
+            let event = self.next_event(&shutdown).await;
+            let now = self.clock.monotonic();
+            // Deadlines come first: a process that was stopped finds out what it lost before it starts anything.
+            self.notice_sleep(now);
+            self.ledger.handle_deadline(now);
+            self.carry_out(None);
+            match event {
+                Event::Link(event) => self.on_link(now, event),
+                Event::Jobs => self.on_jobs(now),
+                Event::Writable => self.send(now),
+                Event::Tick => {}
+                Event::Drain => self.on_drain(now),
+                Event::Abort => break,
+            }
+        }
+        self.end().await
+    }
+
+    async fn next_event(&mut self, shutdown: &Shutdown) -> Event {
+        let now = self.clock.monotonic();
+        self.set_timer(now);
+        let is_writing = self.ledger.has_transmit(now);
+        // In this order, what can be learned is learned before a frame is made of it.
+        tokio::select! {
+            biased;
+            () = shutdown.abort_ordered() => Event::Abort,
+            () = shutdown.drain_ordered(), if !self.is_draining => Event::Drain,
+            Some(event) = self.link.recv() => Event::Link(event),
+            _ = self.job_events.recv_many(&mut self.batch, JOB_EVENTS_BATCH_MAX) => Event::Jobs,
+            () = writable(self.frames.as_ref()), if is_writing => Event::Writable,
+            () = &mut self.timer => Event::Tick,
+        }
+    }
+
+    fn on_link(&mut self, now: Instant, event: LinkEvent) {
+        match event {
+            LinkEvent::Up { server, frames } => {
+                self.frames = Some(frames);
+                self.input(now, Input::Connected);
+                self.observer.tell(|| WorkerEvent::Connected { server });
+            }
+            LinkEvent::Down { why } => {
+                self.frames = None;
+                self.input(now, Input::Disconnected);
+                self.observer.tell(|| WorkerEvent::Disconnected { why });
+            }
+            LinkEvent::Failed { why } => self.observer.tell(|| WorkerEvent::Unreachable { why }),
+            LinkEvent::Frame(frame) => self.on_frame(now, frame),
+        }
+    }
+
+    fn on_frame(&mut self, now: Instant, frame: wire::ServerFrame) {
+        if let Some(answer) = &frame.beat {
+            self.input(now, frame::beat_answer(answer));
+        }
+        for input in frame.stops.iter().filter_map(frame::stop) {
+            self.input(now, input);
+        }
+        for input in frame.reports.iter().filter_map(frame::report_answer) {
+            self.input(now, input);
+        }
+        for assignment in frame.assignments {
+            if let Some(grant) = frame::grant(&assignment) {
+                self.ledger.handle(now, Input::Assigned(grant));
+                self.carry_out(Some((grant, assignment)));
+            }
+        }
+        if frame.left {
+            self.input(now, Input::Left);
+        }
+    }
+
+    fn on_jobs(&mut self, now: Instant) {
+        let mut batch = std::mem::take(&mut self.batch);
+        for event in batch.drain(..) {
+            match event {
+                JobEvent::Finished { hold, ended } => {
+                    self.running.remove(&hold);
+                    self.input(now, Input::Finished { hold, ended });
+                }
+                JobEvent::Lost(hold) => self.input(now, Input::Lost(hold)),
+                JobEvent::Noted(hold) => {
+                    if let Some(note) = self.running.get(&hold).and_then(|job| job.context.take_note()) {
+                        self.input(now, Input::Noted { hold, note });
+                    }
+                }
+            }
+        }
+        self.batch = batch;
+    }
+
+    fn on_drain(&mut self, now: Instant) {
+        self.is_draining = true;
+        self.observer.tell(|| WorkerEvent::Draining);
+        self.input(now, Input::Drain { grace: self.grace });
+    }
+
+    fn input(&mut self, now: Instant, input: Input) {
+        self.ledger.handle(now, input);
+        self.carry_out(None);
+    }
+
+    /// Does what the ledger asks for. A start can only follow the assignment that was just handed in.
+    fn carry_out(&mut self, mut arrived: Option<(Grant, wire::Assignment)>) {
+        while let Some(output) = self.ledger.poll_output() {
+            match output {
+                Output::Start { .. } => {
+                    let (grant, assignment) = arrived.take().expect("a start follows its own assignment");
+                    self.start_job(grant, assignment);
+                }
+                Output::Stop { hold, reason } => self.stop_job(hold, reason),
+                Output::Abort { hold } => {
+                    if let Some(job) = self.running.get(&hold) {
+                        job.task.abort();
+                    }
+                }
+                Output::Ended { hold, outcome } => {
+                    if let Some(outcome) = &outcome {
+                        self.summary.count(outcome);
+                    }
+                    self.observer.finished(hold, outcome);
+                }
+                Output::Refused { hold: Hold { job, fence }, current } => {
+                    self.summary.refused += 1;
+                    self.observer.tell(|| WorkerEvent::Refused { job, fence, current_fence: current });
+                }
+                Output::Gone { unreported } => {
+                    self.summary.unreported = unreported as u64;
+                    self.is_gone = true;
+                }
+            }
+        }
+    }
+
+    fn start_job(&mut self, grant: Grant, mut assignment: wire::Assignment) {
+        let Hold { job, fence } = grant.hold;
+        let payload = std::mem::take(&mut assignment.payload);
+        let attempt = assignment.attempt;
+        self.observer.tell(|| WorkerEvent::Started { job, fence, attempt });
+        let Some(handler) = self.handlers.find(&assignment.kind).cloned() else {
+            let ended = handler::unhandled(&assignment.kind);
+            let _ = self.home.events.send(JobEvent::Finished { hold: grant.hold, ended });
+            return;
+        };
+        let context = JobContext::new(&grant, assignment, Arc::clone(&self.home));
+        let task = tokio::spawn(handler.run(context.clone(), payload, self.home.events.clone())).abort_handle();
+        self.running.insert(grant.hold, Running { context, task });
+    }
+
+    fn stop_job(&mut self, hold: Hold, reason: StopReason) {
+        if let Some(job) = self.running.get(&hold) {
+            job.context.stop(reason);
+        }
+        let Hold { job, fence } = hold;
+        match reason {
+            StopReason::Lost => {
+                self.summary.lost += 1;
+                self.observer.tell(|| WorkerEvent::Lost { job, fence });
+            }
+            StopReason::Cancelled => self.observer.tell(|| WorkerEvent::Cancelled { job, fence }),
+            StopReason::TimedOut => self.observer.tell(|| WorkerEvent::TimedOut { job, fence }),
+            StopReason::Draining => {}
+        }
+    }
+
+    fn send(&mut self, now: Instant) {
+        let Some(frames) = &self.frames else { return };
+        // Only this loop sends, so the place that was free is still free.
+        let Ok(place) = frames.try_reserve() else { return };
+        if let Some(transmit) = self.ledger.poll_transmit(now) {
+            place.send(frame::worker_frame(transmit));
+        }
+    }
+
+    fn notice_sleep(&mut self, now: Instant) {
+        if now.since(self.awake_at) > SLEEP_MIN {
+            tracing::warn!(slept = ?now.since(self.awake_at), "this process did not run for a while");
+            self.input(now, Input::Overslept { since: self.awake_at });
+        }
+        self.awake_at = now;
+    }
+
+    fn set_timer(&mut self, now: Instant) {
+        let turn_at = now + TURN_MAX;
+        let wake_at = self.ledger.next_deadline().map_or(turn_at, |at| at.min(turn_at));
+        // A timer that is early is harmless, so it is only moved when it is late or has fired.
+        if wake_at < self.timer_at || self.timer.is_elapsed() {
+            self.timer.as_mut().reset(time::Instant::now() + wake_at.since(now));
+            self.timer_at = wake_at;
+        }
+    }
+
+    /// Ends what still runs and waits, for a short while, until it is gone.
+    async fn end(mut self) -> Summary {
+        self.summary.still_running = self.running.len() as u64;
+        for job in self.running.values() {
+            job.task.abort();
+        }
+        let all_gone = async {
+            while !self.running.is_empty() {
+                if let Some(JobEvent::Finished { hold, .. }) = self.job_events.recv().await {
+                    self.running.remove(&hold);
+                }
+            }
+        };
+        let _ = time::timeout(ABORT_WAIT, all_gone).await;
+        self.summary
+    }
+}
+
+/// Waits until a frame can be sent. Without a stream, or with one that is closing, that is never.
+async fn writable(frames: Option<&mpsc::Sender<wire::WorkerFrame>>) {
+    match frames {
+        Some(frames) if frames.reserve().await.is_ok() => {}
+        _ => std::future::pending().await,
+    }
+}

@@ -1,0 +1,249 @@
+//! The worker: described by a builder, run until it is told to stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use clock::SystemClock;
+use model::{Clock, Invalid, Kind, Limits, WorkerKey};
+use rpc::wire;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::client::Client;
+use crate::context::{Home, JobContext};
+use crate::error::BuildError;
+use crate::event::{Observer, Summary, WorkerEvent};
+use crate::handler::{ANY_KIND, Handler, Handlers};
+use crate::job_error::JobError;
+use crate::key;
+use crate::ledger::Terms;
+use crate::session::{Session, SessionParts};
+
+/// How many handlers run at once, unless told otherwise.
+const CONCURRENCY_DEFAULT: u32 = 16;
+/// From the order to shut down to the end of the last handler; fits the 30 s that most platforms allow.
+const GRACE_DEFAULT: Duration = Duration::from_secs(25);
+/// From telling a handler to stop to ending its task. Part of the grace.
+const KILL_WAIT_DEFAULT: Duration = Duration::from_secs(5);
+
+/// A worker, ready to run.
+#[derive(Debug)]
+pub struct Worker {
+    key: WorkerKey,
+    settings: WorkerBuilder,
+    client: Client,
+    shutdown: Shutdown,
+}
+
+/// Describes a worker. Made by [`Worker::builder`].
+#[derive(Debug)]
+pub struct WorkerBuilder {
+    servers: String,
+    name: Option<String>,
+    queues: Vec<String>,
+    concurrency: u32,
+    grace: Duration,
+    kill_wait: Duration,
+    report_stale: bool,
+    handlers: Handlers,
+    kinds: Vec<String>,
+    observer: Observer,
+}
+
+/// Tells a worker to stop. Clones speak to the same worker.
+#[derive(Clone, Debug, Default)]
+pub struct Shutdown {
+    drain: CancellationToken,
+    abort: CancellationToken,
+}
+
+impl Worker {
+    /// Describes a worker of these servers: a comma-separated list such as `http://127.0.0.1:7117`.
+    pub fn builder(servers: impl Into<String>) -> WorkerBuilder {
+        WorkerBuilder {
+            servers: servers.into(),
+            name: None,
+            queues: Vec::new(),
+            concurrency: CONCURRENCY_DEFAULT,
+            grace: GRACE_DEFAULT,
+            kill_wait: KILL_WAIT_DEFAULT,
+            report_stale: false,
+            handlers: Handlers::default(),
+            kinds: Vec::new(),
+            observer: Observer::default(),
+        }
+    }
+
+    /// Runs until `signal` resolves, then drains: takes no more work, gives handlers their grace, hands back what did
+    /// not finish, leaves. Servers that cannot be reached are tried again and again; jobs in hand go on meanwhile.
+    pub async fn run_until(self, signal: impl Future<Output = ()>) -> Summary {
+        let shutdown = self.shutdown.clone();
+        let session = self.into_session().run(shutdown.clone());
+        let mut session = std::pin::pin!(session);
+        tokio::select! {
+            summary = &mut session => return summary,
+            () = signal => shutdown.drain(),
+        }
+        session.await
+    }
+
+    /// The handle that stops this worker from elsewhere; a second signal would call its [`Shutdown::abort`].
+    pub fn shutdown(&self) -> Shutdown {
+        self.shutdown.clone()
+    }
+
+    /// This worker's instance key: new at every start.
+    pub fn key(&self) -> &WorkerKey {
+        &self.key
+    }
+
+    fn into_session(self) -> Session {
+        let Worker { key, settings, client, .. } = self;
+        let (events, job_events) = mpsc::unbounded_channel();
+        let hello = wire::Hello {
+            worker: key.to_string(),
+            queues: settings.queues,
+            name: settings.name.unwrap_or_else(key::host_name),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            slots: settings.concurrency,
+        };
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        Session::start(SessionParts {
+            hello,
+            terms: Terms {
+                slots: settings.concurrency,
+                kill_wait: settings.kill_wait,
+                report_lost: settings.report_stale,
+            },
+            grace: settings.grace,
+            handlers: settings.handlers,
+            observer: settings.observer,
+            home: Arc::new(Home { worker: key, servers: settings.servers, client, events }),
+            job_events,
+            clock,
+        })
+    }
+}
+
+impl WorkerBuilder {
+    /// Serves this queue, too.
+    pub fn queue(mut self, name: impl Into<String>) -> Self {
+        self.queues.push(name.into());
+        self
+    }
+
+    /// A name for people: a host, a pod. The host name when not given.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// How many handlers run at once; 16 when not given.
+    pub fn concurrency(mut self, handlers: u32) -> Self {
+        self.concurrency = handlers;
+        self
+    }
+
+    /// From the order to shut down to the end of the last handler, kill wait included; 25 s when not given.
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// From telling a handler to stop to ending its task, on shutdown and after a timeout; 5 s when not given.
+    pub fn kill_wait(mut self, wait: Duration) -> Self {
+        self.kill_wait = wait;
+        self
+    }
+
+    /// Sends reports of jobs that are known to be lost, too, for the server to refuse. For demonstrations: normally
+    /// such a report is dropped, since the fence would refuse it anyway.
+    pub fn report_stale(mut self, report: bool) -> Self {
+        self.report_stale = report;
+        self
+    }
+
+    /// Handles jobs of this kind: the payload is read as JSON into `P`, what is returned is written as JSON.
+    /// `"*"` takes every kind that has no handler of its own.
+    pub fn handle<P, T, F, R>(self, kind: impl Into<String>, handle: F) -> Self
+    where
+        P: DeserializeOwned,
+        T: Serialize,
+        F: Fn(JobContext, P) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<T, JobError>> + Send + 'static,
+    {
+        self.insert(kind.into(), Handler::typed(handle))
+    }
+
+    /// Handles jobs of this kind, bytes in and bytes out. `"*"` takes every kind that has no handler of its own.
+    pub fn handle_raw<F, R>(self, kind: impl Into<String>, handle: F) -> Self
+    where
+        F: Fn(JobContext, Bytes) -> R + Send + Sync + 'static,
+        R: Future<Output = Result<Bytes, JobError>> + Send + 'static,
+    {
+        self.insert(kind.into(), Handler::raw(handle))
+    }
+
+    /// Calls this with everything that happens, in order. It runs inside the worker's loop, so it must be quick.
+    pub fn on_event(mut self, hook: impl Fn(WorkerEvent) + Send + Sync + 'static) -> Self {
+        self.observer = Observer::new(hook);
+        self
+    }
+
+    /// Checks the description. Must be called inside a tokio runtime; does not connect yet.
+    pub fn build(self) -> Result<Worker, BuildError> {
+        rpc::convert::queues(&self.queues)?;
+        for kind in self.kinds.iter().filter(|kind| *kind != ANY_KIND) {
+            Kind::new(kind)?;
+        }
+        if self.handlers.is_empty() {
+            return Err(Invalid::new("register at least one handler").into());
+        }
+        if !(1..=Limits::SLOTS_MAX).contains(&self.concurrency) {
+            return Err(Invalid::new(format!(
+                "concurrency of {} is out of range; choose between 1 and {}",
+                self.concurrency,
+                Limits::SLOTS_MAX
+            ))
+            .into());
+        }
+        if self.kill_wait > self.grace {
+            return Err(Invalid::new(format!(
+                "kill wait of {:?} does not fit in the grace of {:?}, which it is a part of",
+                self.kill_wait, self.grace
+            ))
+            .into());
+        }
+        let client = Client::connect(&self.servers)?;
+        Ok(Worker { key: key::fresh(), settings: self, client, shutdown: Shutdown::default() })
+    }
+
+    fn insert(mut self, kind: String, handler: Handler) -> Self {
+        self.handlers.insert(&kind, handler);
+        self.kinds.push(kind);
+        self
+    }
+}
+
+impl Shutdown {
+    /// Take no more work, finish within the grace, leave.
+    pub fn drain(&self) {
+        self.drain.cancel();
+    }
+
+    /// End at once: tasks are ended, nothing more is reported, the server notices by itself.
+    pub fn abort(&self) {
+        self.abort.cancel();
+    }
+
+    pub(crate) async fn drain_ordered(&self) {
+        self.drain.cancelled().await;
+    }
+
+    pub(crate) async fn abort_ordered(&self) {
+        self.abort.cancelled().await;
+    }
+}
