@@ -29,39 +29,39 @@ const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct ServeFlags {
     /// Address to listen on; port 0 takes a free one [default: 127.0.0.1:7117]
-    #[arg(long, env = "TENURE_LISTEN", value_name = "ADDR")]
+    #[arg(long, env = "TENURE_LISTEN", hide_env_values = true, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
     /// Directory of the data; created if it is not there [default: ./tenure-data]
-    #[arg(long, env = "TENURE_DATA", value_name = "DIR")]
+    #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
     /// Where jobs live; `memory` forgets them when the server stops [default: sqlite]
-    #[arg(long, env = "TENURE_STORE", value_name = "STORE")]
+    #[arg(long, env = "TENURE_STORE", hide_env_values = true, value_name = "STORE")]
     pub(crate) store: Option<StoreKind>,
     /// Lease of a claim whose job and queue have none of their own [default: 20s]
-    #[arg(long, env = "TENURE_LEASE", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) lease: Option<Duration>,
     /// How long completed and cancelled jobs are kept [default: 1d]
-    #[arg(long, env = "TENURE_RETAIN_COMPLETED", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, env = "TENURE_RETAIN_COMPLETED", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) retain_completed: Option<Duration>,
     /// How long dead jobs are kept [default: 7d]
-    #[arg(long, env = "TENURE_RETAIN_DEAD", value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    #[arg(long, env = "TENURE_RETAIN_DEAD", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) retain_dead: Option<Duration>,
     /// Largest payload of a job, in bytes [default: 1048576]
-    #[arg(long, env = "TENURE_MAX_PAYLOAD", value_name = "BYTES")]
+    #[arg(long, env = "TENURE_MAX_PAYLOAD", hide_env_values = true, value_name = "BYTES")]
     pub(crate) max_payload: Option<usize>,
     /// Answer before data is on disk: faster, and a power cut loses acknowledged jobs
-    #[arg(long, env = "TENURE_UNSAFE_NO_FSYNC", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(long, env = "TENURE_UNSAFE_NO_FSYNC", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true)]
     pub(crate) unsafe_no_fsync: Option<bool>,
     /// Listen beyond this machine although there is no TLS and no authentication
-    #[arg(long, env = "TENURE_INSECURE", value_name = "BOOL", num_args = 0..=1, require_equals = true,
+    #[arg(long, env = "TENURE_INSECURE", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true)]
     pub(crate) insecure: Option<bool>,
     /// How the server calls itself to workers and people [default: tenure]
-    #[arg(long, env = "TENURE_NAME", value_name = "NAME")]
+    #[arg(long, env = "TENURE_NAME", hide_env_values = true, value_name = "NAME")]
     pub(crate) name: Option<String>,
     /// Settings file [default: tenure.toml in the data directory, if there is one]
-    #[arg(long, env = "TENURE_CONFIG", value_name = "FILE")]
+    #[arg(long, env = "TENURE_CONFIG", hide_env_values = true, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
@@ -71,10 +71,11 @@ pub(crate) struct ServeFlags {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum StoreKind {
-    /// One file in the data directory, durable.
+    // Plain comments: documented values would make the whole help twice as long.
+    // One file in the data directory, durable.
     #[default]
     Sqlite,
-    /// Nothing survives the process.
+    // Nothing survives the process.
     Memory,
 }
 
@@ -277,7 +278,9 @@ mod tests {
 
     #[test]
     fn loopback_needs_no_permission() {
-        for listen in ["127.0.0.1:0", "127.9.9.9:1", "[::1]:7117", "[::ffff:127.0.0.1]:7117", "localhost:7117"] {
+        for listen in
+            ["127.0.0.1:0", "127.9.9.9:1", "[::1]:7117", "[::ffff:127.0.0.1]:7117", "localhost:7117"]
+        {
             let flags = ServeFlags { listen: Some(listen.into()), ..ServeFlags::default() };
             assert!(Settings::merge(flags, File::default()).is_ok(), "{listen}");
         }

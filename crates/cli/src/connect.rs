@@ -10,7 +10,7 @@ pub(crate) const SERVER_DEFAULT: &str = "http://127.0.0.1:7117";
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServerArgs {
     /// Address of the server, or several separated by commas
-    #[arg(long, env = "TENURE_SERVER", value_name = "URL", default_value = SERVER_DEFAULT)]
+    #[arg(long, env = "TENURE_SERVER", hide_env_values = true, value_name = "URL", default_value = SERVER_DEFAULT)]
     pub(crate) server: String,
 }
 

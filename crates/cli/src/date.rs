@@ -44,7 +44,9 @@ fn parse_millis(text: &str) -> Result<WallTime, Invalid> {
     // Ten digits are seconds of our time and would silently mean January 1970.
     let millis = text.parse::<i64>().ok().filter(|millis| *millis >= 100_000_000_000);
     millis.map(WallTime::from_millis).ok_or_else(|| {
-        Invalid::new(format!("{text} is not a date in unix milliseconds, such as 1935999000000 for 2031-05-08"))
+        Invalid::new(format!(
+            "{text} is not a date in unix milliseconds, such as 1935999000000 for 2031-05-08"
+        ))
     })
 }
 

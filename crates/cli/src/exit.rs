@@ -27,10 +27,6 @@ pub(crate) enum Exit {
 }
 
 impl Exit {
-    /// What the help of every command says about them.
-    pub(crate) const HELP: &str = "Exit codes: 0 done, 1 a promise or check failed, 2 usage, \
-        3 cannot reach the server, 4 not found, 5 refused.";
-
     /// The code of an error, by the first cause that has one.
     pub(crate) fn of(error: &anyhow::Error) -> Exit {
         error.chain().find_map(Self::of_cause).unwrap_or(Exit::Failed)

@@ -49,7 +49,11 @@ impl Process {
 
     /// Sends a signal.
     pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self.child.id().and_then(|pid| Pid::from_raw(pid as i32)).context("the process has ended already")?;
+        let pid = self
+            .child
+            .id()
+            .and_then(|pid| Pid::from_raw(pid as i32))
+            .context("the process has ended already")?;
         kill_process(pid, signal).context("cannot signal a process of ours")
     }
 
@@ -88,8 +92,12 @@ impl Server {
         args.extend(more);
         let log = data.with_extension("server.log");
         let mut process = Process::start(args, &log)?;
-        let line = process.line().await.with_context(|| format!("the server did not start; see {}", log.display()))?;
-        let announcement: Announcement = serde_json::from_str(&line).context("the server's first line is not JSON")?;
+        let line = process
+            .line()
+            .await
+            .with_context(|| format!("the server did not start; see {}", log.display()))?;
+        let announcement: Announcement =
+            serde_json::from_str(&line).context("the server's first line is not JSON")?;
         Ok(Server { process, url: announcement.url })
     }
 }

@@ -13,17 +13,16 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use crate::output::Output;
 
 /// The crates whose events follow `--log-level`; libraries below them speak up from `warn`.
-const OURS: [&str; 7] =
-    ["tenure", "node", "worker", "store", "store_sqlite", "rpc", "schedule"];
+const OURS: [&str; 7] = ["tenure", "node", "worker", "store", "store_sqlite", "rpc", "schedule"];
 
 /// What an operator may choose about logs.
 #[derive(Args, Clone, Copy, Debug, Default)]
 pub(crate) struct LogArgs {
     /// Form of the log [default: text on a terminal, json otherwise]
-    #[arg(long, env = "TENURE_LOG_FORMAT", value_name = "FORMAT")]
+    #[arg(long, env = "TENURE_LOG_FORMAT", hide_env_values = true, value_name = "FORMAT")]
     pub(crate) log_format: Option<LogFormat>,
     /// How much is logged [default: info]
-    #[arg(long, env = "TENURE_LOG_LEVEL", value_name = "LEVEL")]
+    #[arg(long, env = "TENURE_LOG_LEVEL", hide_env_values = true, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
 }
 

@@ -1,11 +1,14 @@
 //! The `tenure` binary: reads the command line, runs one command, turns its end into an exit code.
 
+mod bench;
 mod commands;
 mod config;
 mod connect;
 mod date;
+mod demo;
 mod duration;
 mod exit;
+mod fleet;
 mod logging;
 mod output;
 mod signals;

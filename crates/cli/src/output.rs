@@ -17,13 +17,13 @@ const CELL_CHARS_MAX: usize = 60;
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct OutputArgs {
     /// Print JSON for programs: one object, or one object per line for lists
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 900)]
     json: bool,
     /// Say nothing on stderr but errors
-    #[arg(long, short, global = true)]
+    #[arg(long, short, global = true, display_order = 901)]
     quiet: bool,
     /// Never use colour (also: the environment variable NO_COLOR)
-    #[arg(long, global = true)]
+    #[arg(long, global = true, display_order = 902)]
     no_color: bool,
 }
 
@@ -272,7 +272,8 @@ mod tests {
         assert_eq!(plain, "NAME       STATE      N\na          dead       7\nlong name  completed\n");
         let coloured = render(&["NAME", "STATE", "N"], rows(), true);
         assert!(coloured.contains("\x1b[31mdead\x1b[0m       7"), "{coloured:?}");
-        let stripped = ["\x1b[31m", "\x1b[32m", RESET].iter().fold(coloured, |text, code| text.replace(code, ""));
+        let stripped =
+            ["\x1b[31m", "\x1b[32m", RESET].iter().fold(coloured, |text, code| text.replace(code, ""));
         assert_eq!(stripped, plain);
     }
 

@@ -17,7 +17,10 @@ pub(crate) struct Signals {
 impl Signals {
     /// Must be called inside a runtime.
     pub(crate) fn catch() -> io::Result<Self> {
-        Ok(Signals { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+        Ok(Signals {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
     }
 
     /// Waits for the next of the two.
@@ -28,8 +31,9 @@ impl Signals {
         }
     }
 
-    /// A token that the first signal fires. The second signal ends the process, for whoever does not want to wait.
-    pub(crate) fn drain_on_first(mut self) -> CancellationToken {
+    /// A token that the first signal fires. The second calls `end`, for whoever does not want to wait; should even that
+    /// take long, the third ends the process as it is.
+    pub(crate) fn drain_on_first(mut self, end: impl FnOnce() + Send + 'static) -> CancellationToken {
         let token = CancellationToken::new();
         let fired = token.clone();
         tokio::spawn(async move {
@@ -37,9 +41,16 @@ impl Signals {
             warn!("stopping; a second signal ends at once");
             fired.cancel();
             self.next().await;
-            warn!("ended by a second signal");
-            std::process::exit(Exit::Failed as i32);
+            warn!("ending at once");
+            end();
+            self.next().await;
+            end_process();
         });
         token
     }
+}
+
+/// Ends the process as it is.
+pub(crate) fn end_process() {
+    std::process::exit(Exit::Failed as i32);
 }

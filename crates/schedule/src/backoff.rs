@@ -36,9 +36,10 @@ mod tests {
     fn delays_double_to_the_maximum_and_start_over_after_a_success() {
         let mut backoff = Backoff::default();
         let mut next = || backoff.next_delay().as_millis();
-        assert_eq!([next(), next(), next(), next(), next(), next(), next(), next()], [
-            100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000
-        ]);
+        assert_eq!(
+            [next(), next(), next(), next(), next(), next(), next(), next()],
+            [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]
+        );
         (0..100).for_each(|_| assert_eq!(next(), 5_000));
         backoff.reset();
         assert_eq!(backoff.next_delay(), Backoff::DELAY_MIN);

@@ -261,7 +261,10 @@ impl Dispatcher {
 
     fn claim_done(&mut self, id: SessionId, asked: u32, got: u32) {
         let claim = self.end_claim(id, asked);
-        assert!(got <= asked, "{id:?} asked for {asked} jobs and got {got}; a store never gives more than was asked");
+        assert!(
+            got <= asked,
+            "{id:?} asked for {asked} jobs and got {got}; a store never gives more than was asked"
+        );
         self.backoff.reset();
         if !self.sessions.contains_key(&id) {
             return;

@@ -87,10 +87,6 @@ CREATE INDEX jobs_ended ON jobs (state, finished_at) WHERE state >= 3;
 CREATE UNIQUE INDEX jobs_unique ON jobs (queue, unique_key)
     WHERE unique_key IS NOT NULL AND (state < 3 OR unique_retained = 1);
 
-CREATE TRIGGER jobs_fence_grows BEFORE UPDATE OF fence ON jobs WHEN new.fence < old.fence
-BEGIN
-    SELECT RAISE(ABORT, 'a fence must never decrease');
-END;
 
 -- Answers to requests, so that a repeat is answered as the first time.
 CREATE TABLE requests (

@@ -26,7 +26,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let done = Arc::new(AtomicU64::new(0));
     let frames = Arc::new(AtomicU64::new(0));
 
-    let server_runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let server_runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     let listener = server_runtime.block_on(TcpListener::bind("127.0.0.1:0"))?;
     let url = format!("http://{}", listener.local_addr()?);
     let service = WorkServer::new(Endless { done: Arc::clone(&done), frames: Arc::clone(&frames) });
@@ -39,7 +40,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             .serve_with_incoming(TcpListenerStream::new(listener)),
     );
 
-    let worker_runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+    let worker_runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     worker_runtime.block_on(async {
         let worker = Worker::builder(url)
             .queue("noop")
@@ -84,7 +86,8 @@ impl Work for Endless {
                 answer.reports = frame.reports.into_iter().map(done_answer).collect();
                 let mut credits = frame.credits;
                 loop {
-                    answer.assignments = (0..credits.min(BATCH_MAX)).map(|_| assignment(&mut next_job)).collect();
+                    answer.assignments =
+                        (0..credits.min(BATCH_MAX)).map(|_| assignment(&mut next_job)).collect();
                     credits -= answer.assignments.len() as u32;
                     if answers.send(Ok(std::mem::take(&mut answer))).await.is_err() {
                         return;
@@ -106,11 +109,17 @@ impl Work for Endless {
         Err(Status::unimplemented("not measured"))
     }
 
-    async fn finish(&self, _: Request<wire::FinishRequest>) -> Result<Response<wire::FinishResponse>, Status> {
+    async fn finish(
+        &self,
+        _: Request<wire::FinishRequest>,
+    ) -> Result<Response<wire::FinishResponse>, Status> {
         Err(Status::unimplemented("not measured"))
     }
 
-    async fn progress(&self, _: Request<wire::ProgressRequest>) -> Result<Response<wire::ProgressResponse>, Status> {
+    async fn progress(
+        &self,
+        _: Request<wire::ProgressRequest>,
+    ) -> Result<Response<wire::ProgressResponse>, Status> {
         Err(Status::unimplemented("not measured"))
     }
 }

@@ -220,30 +220,24 @@ impl Client {
         self.shared.servers.iter().map(|server| server.url.as_str())
     }
 
-    /// Opens a worker's stream to the preferred server; on failure the next call tries the next server.
+    /// Opens a worker's stream to the preferred server.
     pub(crate) async fn open_session(
         &self,
         frames: mpsc::Receiver<wire::WorkerFrame>,
     ) -> Result<(String, Streaming<wire::ServerFrame>), ClientError> {
-        let index = self.shared.preferred.load(Ordering::Relaxed);
-        let server = &self.shared.servers[index];
+        let server = &self.shared.servers[self.shared.preferred.load(Ordering::Relaxed)];
         match work(server.channel.clone()).session(ReceiverStream::new(frames)).await {
             Ok(answer) => Ok((server.url.clone(), answer.into_inner())),
-            Err(status) => {
-                self.prefer_next(index);
-                Err(match silence(&status) {
-                    Some(Silence::NeverOpened(why) | Silence::Broke(why)) => {
-                        ClientError::Unreachable { server: server.url.clone(), why }
-                    }
-                    None => ClientError::Api(status.into()),
-                })
-            }
+            Err(status) => Err(client_error(&server.url, status)),
         }
     }
 
-    /// Moves on to the next server, for a stream that broke or was told to leave.
+    /// Moves on to the next server, because a stream could not be opened, broke or was told to leave.
     pub(crate) fn prefer_another(&self) {
-        self.prefer_next(self.shared.preferred.load(Ordering::Relaxed));
+        let failed = self.shared.preferred.load(Ordering::Relaxed);
+        let next = (failed + 1) % self.shared.servers.len();
+        // A unary call may have moved on already; then its choice stands.
+        let _ = self.shared.preferred.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
     async fn call<T, F>(&self, repeat: Repeat, send: impl Fn(Channel) -> F) -> Result<T, ClientError>
@@ -286,12 +280,6 @@ impl Client {
         Err(ClientError::Unreachable { server: self.servers().collect::<Vec<_>>().join(", "), why: reason })
     }
 
-    fn prefer_next(&self, failed: usize) {
-        let next = (failed + 1) % self.shared.servers.len();
-        // Another clone may have moved on already; then its choice stands.
-        let _ = self.shared.preferred.compare_exchange(failed, next, Ordering::Relaxed, Ordering::Relaxed);
-    }
-
     fn preferred_url(&self) -> &str {
         &self.shared.servers[self.shared.preferred.load(Ordering::Relaxed)].url
     }
@@ -307,12 +295,7 @@ pub struct Watch {
 impl Watch {
     /// The next event; `None` when the server ended the stream.
     pub async fn next(&mut self) -> Result<Option<wire::JobEvent>, ClientError> {
-        self.events.message().await.map_err(|status| match silence(&status) {
-            Some(Silence::NeverOpened(why) | Silence::Broke(why)) => {
-                ClientError::Unreachable { server: self.server.clone(), why }
-            }
-            None => ClientError::Api(status.into()),
-        })
+        self.events.message().await.map_err(|status| client_error(&self.server, status))
     }
 }
 
@@ -343,6 +326,16 @@ impl Server {
             .initial_connection_window_size(WINDOW_BYTES)
             .connect_lazy();
         Ok(Server { url, channel })
+    }
+}
+
+/// The error for a call that is not tried again.
+fn client_error(server: &str, status: Status) -> ClientError {
+    match silence(&status) {
+        Some(Silence::NeverOpened(why) | Silence::Broke(why)) => {
+            ClientError::Unreachable { server: server.to_owned(), why }
+        }
+        None => ClientError::Api(status.into()),
     }
 }
 

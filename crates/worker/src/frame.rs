@@ -15,7 +15,9 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
     wire::WorkerFrame {
         hello: None,
         credits: transmit.credits,
-        beat: transmit.beat.map(|(number, holds)| wire::Beat { number, holds: holds.into_iter().map(hold).collect() }),
+        beat: transmit
+            .beat
+            .map(|(number, holds)| wire::Beat { number, holds: holds.into_iter().map(hold).collect() }),
         reports: transmit.reports.into_iter().map(report).collect(),
         progress: transmit
             .notes

@@ -67,7 +67,8 @@ impl Handler {
         let end = End { hold: context.hold(), ended: Some(Ended::Aborted), events };
         async move {
             // The call itself is inside, since a handler may panic before its first await point.
-            let caught = AssertUnwindSafe(async move { (self.0)(context, payload).await }).catch_unwind().await;
+            let caught =
+                AssertUnwindSafe(async move { (self.0)(context, payload).await }).catch_unwind().await;
             end.with(match caught {
                 Ok(Ok(result)) => completed(result),
                 Ok(Err(error)) => failed(error),
@@ -235,7 +236,8 @@ mod tests {
 
     #[tokio::test]
     async fn panics_are_failures_wherever_they_happen() {
-        let early = Handler::raw(|_, _| -> std::future::Ready<Result<Bytes, JobError>> { panic!("too early") });
+        let early =
+            Handler::raw(|_, _| -> std::future::Ready<Result<Bytes, JobError>> { panic!("too early") });
         assert_eq!(error(check(early, "").await), ("handler panicked: too early".into(), Retry::ByPolicy));
         let late = Handler::raw(|_, payload: Bytes| async move {
             tokio::task::yield_now().await;
@@ -261,7 +263,8 @@ mod tests {
         let (text, retry) = error(check(large, "").await);
         assert_eq!(retry, Retry::Never);
         assert!(text.contains("1048577 bytes; at most 1048576"), "{text}");
-        let wordy = Handler::raw(|_, _| async { Err(JobError::retry(format!("{}the cause", "é".repeat(5000)))) });
+        let wordy =
+            Handler::raw(|_, _| async { Err(JobError::retry(format!("{}the cause", "é".repeat(5000)))) });
         let (text, _) = error(check(wordy, "").await);
         assert!(text.len() <= Limits::ERROR_BYTES_MAX && text.ends_with("the cause"), "{} bytes", text.len());
     }

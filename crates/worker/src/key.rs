@@ -9,7 +9,8 @@ const HOST_CHARS_MAX: usize = 32;
 /// A fresh key such as `build7-4711-9f3a5c2e81d04b76`.
 pub(crate) fn fresh() -> WorkerKey {
     let key = format!("{}-{}-{:016x}", short_host(&host_name()), std::process::id(), rand::random::<u64>());
-    WorkerKey::new(&key).expect("host characters are cleaned, the rest is letters and digits, and it is short")
+    WorkerKey::new(&key)
+        .expect("host characters are cleaned, the rest is letters and digits, and it is short")
 }
 
 /// This machine's name.

@@ -257,7 +257,8 @@ impl Session {
             return;
         };
         let context = JobContext::new(&grant, assignment, Arc::clone(&self.home));
-        let task = tokio::spawn(handler.run(context.clone(), payload, self.home.events.clone())).abort_handle();
+        let task =
+            tokio::spawn(handler.run(context.clone(), payload, self.home.events.clone())).abort_handle();
         self.running.insert(grant.hold, Running { context, task });
     }
 

@@ -16,6 +16,7 @@ use crate::client::Client;
 use crate::context::{Home, JobContext};
 use crate::error::BuildError;
 use crate::event::{Observer, Summary, WorkerEvent};
+use crate::exec::ExecRunner;
 use crate::handler::{ANY_KIND, Handler, Handlers};
 use crate::job_error::JobError;
 use crate::key;
@@ -185,6 +186,15 @@ impl WorkerBuilder {
         R: Future<Output = Result<Bytes, JobError>> + Send + 'static,
     {
         self.insert(kind.into(), Handler::raw(handle))
+    }
+
+    /// Runs every job of this kind as a process. `"*"` takes every kind that has no handler of its own.
+    pub fn exec(self, kind: impl Into<String>, runner: ExecRunner) -> Self {
+        let runner = Arc::new(runner);
+        self.handle_raw(kind, move |context, payload| {
+            let runner = Arc::clone(&runner);
+            async move { runner.run(context, payload).await }
+        })
     }
 
     /// Calls this with everything that happens, in order. It runs inside the worker's loop, so it must be quick.

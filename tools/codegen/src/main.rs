@@ -77,7 +77,7 @@ fn generate(descriptors: FileDescriptorSet) -> anyhow::Result<String> {
         .emit_rerun_if_changed(false)
         .type_attribute(".", "#[derive(serde::Serialize, serde::Deserialize)]")
         // An absent field has its default value, as in protobuf.
-        .message_attribute(".", "#[serde(default)]");
+        .message_attribute(".", "#[serde(default, deny_unknown_fields)]");
     for (field, with) in JSON {
         builder = builder.field_attribute(field, format!("#[serde(with = \"{with}\")]"));
     }

@@ -14,6 +14,9 @@ use serde::Serialize;
 use store::{Claim, EnqueueBatch, JobStore};
 use store_sqlite::{SqliteOptions, SqliteStore};
 
+use crate::exit::Exit;
+use crate::output::Output;
+
 /// The backlog that counts as small.
 const SMALL: u64 = 1_000;
 /// Claims timed for each figure; the median is reported.
@@ -42,9 +45,15 @@ struct Results {
     ratio_scheduled: f64,
 }
 
-pub(super) async fn run(args: &Args, json: bool) -> Result<()> {
-    let bar = if json { ProgressBar::hidden() } else { ProgressBar::new(args.backlog * 2) };
-    bar.set_style(ProgressStyle::with_template("filling {bar:40} {pos}/{len}").expect("the template is valid"));
+pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
+    let bar = if output.is_json() || output.is_quiet() {
+        ProgressBar::hidden()
+    } else {
+        ProgressBar::new(args.backlog * 2)
+    };
+    bar.set_style(
+        ProgressStyle::with_template("filling {bar:40} {pos}/{len}").expect("the template is valid"),
+    );
     let small = Field::new().await?;
     small.fill(SMALL, When::Now, 0, &bar).await?;
     let available = Field::new().await?;
@@ -75,14 +84,17 @@ pub(super) async fn run(args: &Args, json: bool) -> Result<()> {
         ratio_available: round(b / a),
         ratio_scheduled: round(c / a),
     };
-    if json {
-        println!("{}", serde_json::to_string(&results)?);
+    if output.is_json() {
+        output.json(&results)?;
     } else {
-        println!("claim of {} with {SMALL} available       {:>8.1} µs", args.limit, results.claim_us_small);
-        println!("  with {} available       {:>8.1} µs   {:.2} ×", args.backlog, results.claim_us_available, results.ratio_available);
-        println!("  with {} scheduled       {:>8.1} µs   {:.2} ×", args.backlog, results.claim_us_scheduled, results.ratio_scheduled);
+        let Results { backlog, limit, .. } = results;
+        output
+            .line(format!("claim of {limit}, {SMALL} available      {:>8.1} µs", results.claim_us_small))?;
+        let row = |what, micros, ratio| format!("{backlog} {what}   {micros:>8.1} µs   {ratio:.2} ×");
+        output.line(row("available", results.claim_us_available, results.ratio_available))?;
+        output.line(row("scheduled", results.claim_us_scheduled, results.ratio_scheduled))?;
     }
-    Ok(())
+    Ok(Exit::Done)
 }
 
 /// One store with its own backlog.
@@ -112,7 +124,11 @@ impl Field {
                 let mut bytes = [0; 10];
                 bytes[2..].copy_from_slice(&n.to_be_bytes());
                 let id = JobId::v7(WallTime::from_millis(n as i64 + i64::from(priority)), bytes);
-                NewJob { when, priority, ..NewJob::new(id, self.queue.clone(), kind.clone(), payload.clone()) }
+                NewJob {
+                    when,
+                    priority,
+                    ..NewJob::new(id, self.queue.clone(), kind.clone(), payload.clone())
+                }
             });
             self.store.enqueue(EnqueueBatch { request_id: None, jobs: batch.collect() }).await?;
             number += count;
@@ -123,13 +139,18 @@ impl Field {
 
     /// Claims once, timed, and hands the jobs back, untimed.
     async fn claim(&self, limit: usize) -> Result<Duration> {
-        let claim =
-            Claim { holder: self.worker.clone(), queues: vec![self.queue.clone()], limit, lease: Limits::LEASE_DEFAULT };
+        let claim = Claim {
+            holder: self.worker.clone(),
+            queues: vec![self.queue.clone()],
+            limit,
+            lease: Limits::LEASE_DEFAULT,
+        };
         let began = Instant::now();
         let claimed = self.store.claim(claim).await?;
         let took = began.elapsed();
         anyhow::ensure!(claimed.len() == limit, "claimed {} of {limit} jobs", claimed.len());
-        let reports = claimed.into_iter().map(|job| Report { hold: job.hold, outcome: Outcome::HandedBack }).collect();
+        let reports =
+            claimed.into_iter().map(|job| Report { hold: job.hold, outcome: Outcome::HandedBack }).collect();
         self.store.finish(&self.worker, reports).await?;
         Ok(took)
     }

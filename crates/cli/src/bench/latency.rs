@@ -31,7 +31,12 @@ pub(super) async fn measure(bench: &Bench, args: &SystemArgs, worker: &mut Proce
         calls.spawn(async move {
             let stamp = SystemClock.monotonic().as_nanos();
             let payload = Bytes::from(format!("{}{stamp}", noop::STAMP));
-            let job = wire::NewJob { queue: QUEUE.to_owned(), kind: "noop".to_owned(), payload, ..Default::default() };
+            let job = wire::NewJob {
+                queue: QUEUE.to_owned(),
+                kind: "noop".to_owned(),
+                payload,
+                ..Default::default()
+            };
             client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await
         });
     }
@@ -40,7 +45,8 @@ pub(super) async fn measure(bench: &Bench, args: &SystemArgs, worker: &mut Proce
     }
     bench.wait_completed(goal).await?;
     stop(worker).await?;
-    let mut seen: Vec<u64> = serde_json::from_str(&worker.line().await?).context("the worker's figures are not JSON")?;
+    let mut seen: Vec<u64> =
+        serde_json::from_str(&worker.line().await?).context("the worker's figures are not JSON")?;
     seen.sort_unstable();
     anyhow::ensure!(seen.len() as u64 >= jobs, "the worker saw {} of {jobs} jobs", seen.len());
     Ok(Latency { p50: percentile(&seen, 50), p99: percentile(&seen, 99) })
@@ -59,7 +65,10 @@ mod tests {
     #[test]
     fn percentiles_are_of_the_nearest_rank() {
         let sorted: Vec<u64> = (1..=100).map(|n| n * 1_000_000).collect();
-        assert_eq!((percentile(&sorted, 50), percentile(&sorted, 99), percentile(&sorted, 100)), (50.0, 99.0, 100.0));
+        assert_eq!(
+            (percentile(&sorted, 50), percentile(&sorted, 99), percentile(&sorted, 100)),
+            (50.0, 99.0, 100.0)
+        );
         assert_eq!(percentile(&[], 50), 0.0);
     }
 }

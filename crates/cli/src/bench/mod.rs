@@ -16,7 +16,9 @@ use rpc::wire;
 use serde::Serialize;
 use worker::Client;
 
+use crate::exit::Exit;
 use crate::fleet::{Process, Server};
+use crate::output::Output;
 
 pub(crate) use noop::Args as NoopArgs;
 
@@ -34,9 +36,6 @@ pub(crate) struct Args {
     command: Option<Measure>,
     #[command(flatten)]
     system: SystemArgs,
-    /// Print one JSON object.
-    #[arg(long, global = true)]
-    json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -96,25 +95,38 @@ struct Results {
 }
 
 /// Runs the measurement that was asked for.
-pub(crate) async fn run(args: Args) -> Result<()> {
+pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
     if let Some(Measure::Claim(claim)) = args.command {
-        return claim::run(&claim, args.json).await;
+        return claim::run(&claim, output).await;
     }
     let home = Home::new(args.system.data.as_deref())?;
-    let results = measure(&args.system, home.path(), args.json).await?;
-    if args.json {
-        println!("{}", serde_json::to_string(&results)?);
+    let results = measure(&args.system, home.path(), output.is_json() || output.is_quiet()).await?;
+    if output.is_json() {
+        output.json(&results)?;
     } else {
-        println!("store        {}{}", results.store, if results.durable { " (durable)" } else { " (not durable)" });
-        println!("enqueue      {:>9} jobs/s   (calls of {})", results.enqueue_per_s, args.system.batch);
-        println!("drain        {:>9} jobs/s   (one worker process, {} slots)", results.drain_per_s, args.system.concurrency);
-        println!("pipelined    {:>9} jobs/s   (both at once)", results.pipelined_per_s);
-        println!(
-            "start        p50 {:.2} ms, p99 {:.2} ms   (enqueue call to handler, {} jobs/s)",
-            results.start_ms_p50, results.start_ms_p99, args.system.rate
-        );
+        output.line(results.for_people(&args.system))?;
     }
-    Ok(())
+    Ok(Exit::Done)
+}
+
+impl Results {
+    fn for_people(&self, args: &SystemArgs) -> String {
+        let store = if self.durable { "(durable)" } else { "(not durable)" };
+        [
+            format!("store        {} {store}", self.store),
+            format!("enqueue      {:>9} jobs/s   (calls of {})", self.enqueue_per_s, args.batch),
+            format!(
+                "drain        {:>9} jobs/s   (one worker process, {} slots)",
+                self.drain_per_s, args.concurrency
+            ),
+            format!("pipelined    {:>9} jobs/s   (both at once)", self.pipelined_per_s),
+            format!(
+                "start        p50 {:.2} ms, p99 {:.2} ms   (enqueue call to handler, {} jobs/s)",
+                self.start_ms_p50, self.start_ms_p99, args.rate
+            ),
+        ]
+        .join("\n")
+    }
 }
 
 async fn measure(args: &SystemArgs, home: &Path, quiet: bool) -> Result<Results> {
@@ -162,7 +174,8 @@ struct Bench {
 
 impl Bench {
     async fn pause(&self, paused: bool) -> Result<()> {
-        let request = wire::SetQueueRequest { name: QUEUE.to_owned(), paused: Some(paused), ..Default::default() };
+        let request =
+            wire::SetQueueRequest { name: QUEUE.to_owned(), paused: Some(paused), ..Default::default() };
         self.client.set_queue(request).await?;
         Ok(())
     }
@@ -206,7 +219,8 @@ fn bar(jobs: u64, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{msg:>10} {bar:40} {pos}/{len}").expect("the template is valid");
+    let style =
+        ProgressStyle::with_template("{msg:>10} {bar:40} {pos}/{len}").expect("the template is valid");
     ProgressBar::new(jobs).with_style(style)
 }
 
@@ -236,8 +250,9 @@ impl Home {
 }
 
 /// Runs the hidden worker of the benchmark.
-pub(crate) async fn run_noop(args: NoopArgs) -> Result<()> {
-    noop::run(args).await
+pub(crate) async fn run_noop(args: NoopArgs) -> Result<Exit> {
+    noop::run(args).await?;
+    Ok(Exit::Done)
 }
 
 /// A process that measures nothing any more must still be told to end.

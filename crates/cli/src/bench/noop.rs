@@ -36,12 +36,18 @@ pub(super) async fn run(args: Args) -> Result<()> {
     let seen = Arc::clone(&delays);
     let noop = move |_: JobContext, payload: Bytes| {
         let now = SystemClock.monotonic().as_nanos();
-        if let Some(sent) = std::str::from_utf8(&payload).ok().and_then(|text| text.strip_prefix(STAMP)?.parse::<u64>().ok()) {
+        if let Some(sent) =
+            std::str::from_utf8(&payload).ok().and_then(|text| text.strip_prefix(STAMP)?.parse::<u64>().ok())
+        {
             seen.lock().expect("no panic while holding the lock").push(now.saturating_sub(sent));
         }
         std::future::ready(Ok::<Bytes, JobError>(Bytes::new()))
     };
-    let worker = Worker::builder(&args.server).queue(QUEUE).concurrency(args.concurrency as usize).handle_raw("*", noop).build()?;
+    let worker = Worker::builder(&args.server)
+        .queue(QUEUE)
+        .concurrency(args.concurrency)
+        .handle_raw("*", noop)
+        .build()?;
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     worker.run_until(async move { drop(term.recv().await) }).await;
     let delays = delays.lock().expect("no panic while holding the lock");

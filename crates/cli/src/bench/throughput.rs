@@ -45,10 +45,13 @@ async fn enqueue_all(bench: &Bench, args: &SystemArgs) -> Result<()> {
     let payload = Bytes::from(format!("\"{}\"", "x".repeat(args.payload.saturating_sub(2))));
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
-        let (client, left, payload, batch) = (bench.client.clone(), Arc::clone(&left), payload.clone(), args.batch);
+        let (client, left, payload, batch) =
+            (bench.client.clone(), Arc::clone(&left), payload.clone(), args.batch);
         calls.spawn(async move {
             loop {
-                let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| Some(left.saturating_sub(batch)));
+                let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                    Some(left.saturating_sub(batch))
+                });
                 let count = before.expect("the update always has a value").min(batch);
                 if count == 0 {
                     return anyhow::Ok(());

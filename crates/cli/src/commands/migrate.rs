@@ -20,7 +20,7 @@ The server must be stopped. A dry run prints the SQL of the missing steps and ch
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Directory of the data
-    #[arg(long, env = "TENURE_DATA", value_name = "DIR", default_value = DATA_DEFAULT)]
+    #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
     /// Print what would be done and change nothing
     #[arg(long)]
@@ -51,7 +51,13 @@ pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
     let known = store_sqlite::migrations().last().map_or(0, |step| step.number);
     if output.is_json() {
         let steps = steps.iter().map(|step| Step { number: step.number, name: step.name, sql: step.sql });
-        output.json(&Report { data: &args.data, dry_run: args.dry_run, found, known, steps: steps.collect() })?;
+        output.json(&Report {
+            data: &args.data,
+            dry_run: args.dry_run,
+            found,
+            known,
+            steps: steps.collect(),
+        })?;
         return Ok(Exit::Done);
     }
     let data = args.data.display();
@@ -68,7 +74,9 @@ pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
     }
     let from = found.map_or("nothing".to_owned(), |found| format!("schema {found}"));
     if args.dry_run {
-        output.note(format_args!("the data in {data} would go from {from} to schema {known}; nothing was changed"));
+        output.note(format_args!(
+            "the data in {data} would go from {from} to schema {known}; nothing was changed"
+        ));
     } else {
         output.line(format_args!("the data in {data} went from {from} to schema {known}"))?;
     }

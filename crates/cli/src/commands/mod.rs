@@ -14,6 +14,7 @@ use clap::{Parser, Subcommand};
 
 use crate::exit::Exit;
 use crate::output::{Output, OutputArgs};
+use crate::{bench, demo};
 
 const ABOUT: &str = "Runs jobs on machines that fail, and always knows who holds each piece of work";
 
@@ -26,7 +27,8 @@ Examples:
 
 `tenure COMMAND --help` has more.
 
-Exit codes: 0 done, 1 a promise or check failed, 2 usage, 3 cannot reach the server, 4 not found, 5 refused.";
+Exit codes: 0 done, 1 a promise or check failed, 2 usage, 3 cannot reach the server, 4 not
+found, 5 refused.";
 
 /// The whole command line.
 #[derive(Debug, Parser)]
@@ -49,8 +51,14 @@ pub(crate) enum Command {
     Queues(queues::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
+    Bench(bench::Args),
+    Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
+    #[command(hide = true)]
+    BenchWorker(bench::NoopArgs),
+    #[command(hide = true)]
+    DemoWorker(demo::worker::Args),
 }
 
 impl Command {
@@ -64,8 +72,12 @@ impl Command {
             Command::Queues(args) => brief(queues::run(args, output)),
             Command::Migrate(args) => migrate::run(&args, output),
             Command::Doctor(args) => brief(doctor::run(args, output)),
+            Command::Bench(args) => long_running(bench::run(args, output)),
+            Command::Demo(args) => long_running(demo::run(args, output)),
             Command::Completions(args) => completions::run(&args, output),
             Command::Version(args) => version::run(&args, output),
+            Command::BenchWorker(args) => long_running(bench::run_noop(args)),
+            Command::DemoWorker(args) => long_running(demo::worker::run(args)),
         }
     }
 }

@@ -41,7 +41,8 @@ Examples:
   tenure queues set mail --retry exponential:1000:3600000
   tenure queues set mail --lease default --max-attempts default --retry default
 
-`default` puts a setting back to the server's default. Jobs that bring their own settings keep them.";
+`default` puts a setting back to the server's default. Jobs that bring their own settings keep
+them.";
 
 /// List, pause, resume and set queues
 #[derive(Debug, clap::Args)]

@@ -18,7 +18,7 @@ use crate::config::{ServeFlags, Settings, StoreKind};
 use crate::connect::SERVER_DEFAULT;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 use crate::{logging, storage};
 
 const EXAMPLES: &str = "\
@@ -28,8 +28,9 @@ Examples:
   tenure serve --store memory --log-format json
   TENURE_LISTEN=10.0.0.5:7117 tenure serve --insecure
 
-Settings come from flags, then TENURE_… environment variables, then tenure.toml (in the data directory or by
---config; its keys are the names of the flags, durations are text), then defaults.
+Settings come from flags, then TENURE_… environment variables, then tenure.toml (in the data
+directory or by --config; its keys are the names of the flags, durations are text), then
+defaults.
 
 The first line on stdout has the address; with --json it is {\"url\":…,\"data\":…,\"pid\":…}.
 SIGTERM or Ctrl-C drains; a second one ends at once.";
@@ -53,11 +54,13 @@ struct Listening<'a> {
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let settings = Settings::resolve(args.flags)?;
     logging::start(settings.log, output);
-    let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first();
+    // What was acknowledged is in the store, so a server may end at any time.
+    let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first(signals::end_process);
     raise_file_limit();
 
     // The port first: a second server on the same port and data is told about the port, and the store stays untouched.
-    let listener = TcpListener::bind(settings.listen).await.map_err(|error| cannot_listen(settings.listen, &error))?;
+    let listener =
+        TcpListener::bind(settings.listen).await.map_err(|error| cannot_listen(settings.listen, &error))?;
     let url = url_of(listener.local_addr().context("cannot read the address of the listener")?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new();

@@ -111,8 +111,13 @@ mod tests {
             log.write(what, job, Fence::new(9));
         }
         let entries = read(&path).unwrap();
-        assert_eq!(entries.iter().map(|entry| entry.what).collect::<Vec<_>>(), What::WORDS.map(|(what, _)| what));
-        assert!(entries.iter().all(|entry| entry.job == job && entry.fence == Fence::new(9) && entry.nanos > 0));
+        assert_eq!(
+            entries.iter().map(|entry| entry.what).collect::<Vec<_>>(),
+            What::WORDS.map(|(what, _)| what)
+        );
+        assert!(
+            entries.iter().all(|entry| entry.job == job && entry.fence == Fence::new(9) && entry.nanos > 0)
+        );
         assert!("start x 1 2".parse::<Entry>().is_err());
     }
 }

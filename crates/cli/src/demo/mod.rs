@@ -16,8 +16,9 @@ use model::{Clock as _, JobId};
 use rpc::wire;
 use rustix::process::Signal;
 
-use crate::exit::Failure;
+use crate::exit::{Exit, Failure};
 use crate::fleet::{Process, Server};
+use crate::output::Output;
 use verdict::{Fault, Verdict};
 use view::View;
 
@@ -42,16 +43,13 @@ pub(crate) struct Args {
     /// How many jobs.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(100..=5_000))]
     jobs: u64,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
     /// Keep data and logs in this directory, which must not exist yet.
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
 }
 
 /// Runs the demo; an error means that a promise was broken or the demo could not be run.
-pub(crate) async fn run(args: Args) -> Result<()> {
+pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
     let temporary = tempfile::tempdir().context("cannot make a temporary directory")?;
     let home = match &args.keep {
         None => temporary.path(),
@@ -60,25 +58,29 @@ pub(crate) async fn run(args: Args) -> Result<()> {
             path
         }
     };
-    let verdict = match tokio::time::timeout(PATIENCE, perform(&args, home)).await {
+    let verdict = match tokio::time::timeout(PATIENCE, perform(&args, home, output)).await {
         Ok(verdict) => verdict?,
         Err(_) => bail!("the demo did not end within {PATIENCE:?}; is this machine very busy?"),
     };
     let broken = verdict.broken();
-    if args.json {
-        println!("{}", serde_json::to_string(&verdict)?);
+    if output.is_json() {
+        output.json(&verdict)?;
     } else {
-        view::print_verdict(&verdict, &broken);
+        output.line(view::verdict(&verdict))?;
     }
-    if broken.is_empty() { Ok(()) } else { Err(Failure::check(broken.join("; ")).into()) }
+    if broken.is_empty() { Ok(Exit::Done) } else { Err(Failure::failed(broken.join("; ")).into()) }
 }
 
-async fn perform(args: &Args, home: &Path) -> Result<Verdict> {
-    let view = View::new(args.jobs, args.json);
+async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
+    let view = View::new(args.jobs, output.is_json() || output.is_quiet());
     let lease = format!("{}ms", LEASE.as_millis());
     let mut server = Server::start(&home.join("data"), &["--lease", &lease]).await?;
     let client = Client::connect(&server.url)?;
-    view.say(&format!("server   listening on {} with its data in {}", server.url, home.join("data").display()));
+    view.say(&format!(
+        "server   listening on {} with its data in {}",
+        server.url,
+        home.join("data").display()
+    ));
 
     let jobs = enqueue(&client, args.jobs).await?;
     view.say(&format!("jobs     {} enqueued and durable", jobs.len()));
@@ -99,7 +101,8 @@ async fn perform(args: &Args, home: &Path) -> Result<Verdict> {
     let mut faults = Vec::new();
     let mut frozen_at = None;
     loop {
-        let queue = client.queues().await?.queues.into_iter().find(|queue| queue.name == QUEUE).unwrap_or_default();
+        let queue =
+            client.queues().await?.queues.into_iter().find(|queue| queue.name == QUEUE).unwrap_or_default();
         let done = queue.completed + queue.dead + queue.cancelled;
         view.update(&queue, &logs);
         // The faults come when a tenth and a fifth of the jobs are done, so that they hit the middle of the work.
@@ -122,7 +125,8 @@ async fn perform(args: &Args, home: &Path) -> Result<Verdict> {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let dead = client.queues().await?.queues.iter().find(|queue| queue.name == QUEUE).map_or(0, |queue| queue.dead);
+    let dead =
+        client.queues().await?.queues.iter().find(|queue| queue.name == QUEUE).map_or(0, |queue| queue.dead);
     // Draining lets the woken worker report what it wrongly believes it holds, and be refused.
     for (number, process) in workers.iter_mut().enumerate() {
         if number != KILLED {

@@ -82,7 +82,10 @@ impl Verdict {
         must(self.dead == 0, format!("{} jobs were buried though none failed", self.dead));
         let twice = self.duplicate_effects_same_fence;
         must(twice == 0, format!("{twice} claims had their effect twice"));
-        must(self.stale_writes_accepted == 0, format!("{} jobs were finished twice", self.stale_writes_accepted));
+        must(
+            self.stale_writes_accepted == 0,
+            format!("{} jobs were finished twice", self.stale_writes_accepted),
+        );
         must(self.rescues > 0, "no job was rescued, so nothing was shown".to_owned());
         must(self.stale_writes_refused > 0, "no stale write was seen, so nothing was shown".to_owned());
         broken
@@ -99,10 +102,18 @@ fn rescue_times(logs: &[Vec<Entry>], faults: &[Fault]) -> Vec<u64> {
     let mut times = Vec::new();
     for fault in faults {
         let before = || logs[fault.worker].iter().filter(|entry| entry.nanos <= fault.nanos);
-        let ended: BTreeSet<(JobId, Fence)> =
-            before().filter(|entry| entry.what != What::Start).map(|entry| (entry.job, entry.fence)).collect();
-        for held in before().filter(|entry| entry.what == What::Start && !ended.contains(&(entry.job, entry.fence))) {
-            let again = starts[&held.job].iter().filter(|(fence, _)| *fence > held.fence).map(|(_, nanos)| *nanos).min();
+        let ended: BTreeSet<(JobId, Fence)> = before()
+            .filter(|entry| entry.what != What::Start)
+            .map(|entry| (entry.job, entry.fence))
+            .collect();
+        for held in
+            before().filter(|entry| entry.what == What::Start && !ended.contains(&(entry.job, entry.fence)))
+        {
+            let again = starts[&held.job]
+                .iter()
+                .filter(|(fence, _)| *fence > held.fence)
+                .map(|(_, nanos)| *nanos)
+                .min();
             times.extend(again.map(|nanos| nanos.saturating_sub(fault.nanos)));
         }
     }
@@ -138,7 +149,8 @@ mod tests {
             entry(Effect, 2, 11, 9_000),
             entry(Refuse, 2, 11, 9_001),
         ];
-        let other = vec![entry(Start, 2, 12, 2_150), entry(Effect, 2, 12, 2_200), entry(Accept, 2, 12, 2_201)];
+        let other =
+            vec![entry(Start, 2, 12, 2_150), entry(Effect, 2, 12, 2_200), entry(Accept, 2, 12, 2_201)];
         (vec![job(1), job(2)], vec![frozen, other], vec![Fault { worker: 0, nanos: 150_000_000 }])
     }
 

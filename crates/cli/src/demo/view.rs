@@ -20,12 +20,17 @@ pub(super) struct View {
     workers: Vec<ProgressBar>,
     looked: std::cell::Cell<Option<Instant>>,
     live: bool,
+    quiet: bool,
     began: Instant,
 }
 
 impl View {
     pub(super) fn new(jobs: u64, quiet: bool) -> View {
-        let all = MultiProgress::with_draw_target(if quiet { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() });
+        let all = MultiProgress::with_draw_target(if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        });
         let style = |template| ProgressStyle::with_template(template).expect("the template is valid");
         let total = all.add(ProgressBar::new(jobs).with_style(style("  done {bar:40} {pos}/{len}  {msg}")));
         let workers = WORKERS
@@ -37,7 +42,7 @@ impl View {
             })
             .collect();
         let live = !all.is_hidden();
-        View { all, total, workers, looked: std::cell::Cell::new(None), live, began: Instant::now() }
+        View { all, total, workers, looked: std::cell::Cell::new(None), live, quiet, began: Instant::now() }
     }
 
     /// One thing that happened.
@@ -45,7 +50,7 @@ impl View {
         let line = format!("{:5.1} s  {text}", self.began.elapsed().as_secs_f64());
         if self.live {
             let _ = self.all.println(line);
-        } else {
+        } else if !self.quiet {
             eprintln!("{line}");
         }
     }
@@ -57,7 +62,11 @@ impl View {
         }
         self.looked.set(Some(Instant::now()));
         self.total.set_position(queue.completed);
-        self.total.set_message(format!("{} waiting, {} held", queue.available + queue.scheduled, queue.running));
+        self.total.set_message(format!(
+            "{} waiting, {} held",
+            queue.available + queue.scheduled,
+            queue.running
+        ));
         for (line, log) in self.workers.iter().zip(logs) {
             let Ok(entries) = effects::read(log) else { continue };
             let count = |what| entries.iter().filter(|entry| entry.what == what).count();
@@ -86,18 +95,23 @@ impl View {
 }
 
 /// The last word, for people.
-pub(super) fn print_verdict(verdict: &Verdict, broken: &[String]) {
-    let row = |what: &str, number: String| println!("  {what:<34}{number:>8}");
-    println!("\nFrom the workers' own logs:");
-    row("jobs", verdict.jobs.to_string());
-    row("completed", verdict.completed.to_string());
-    row("lost", verdict.lost_jobs.to_string());
-    row("effects twice under one fence", verdict.duplicate_effects_same_fence.to_string());
-    row("stale writes accepted", verdict.stale_writes_accepted.to_string());
-    row("stale writes refused", verdict.stale_writes_refused.to_string());
-    row("rescues", verdict.rescues.to_string());
-    row("rescue time p50 / p99", format!("{} / {} ms", verdict.rescue_ms_p50, verdict.rescue_ms_p99));
-    if broken.is_empty() {
-        println!("\nEvery promise held.");
+pub(super) fn verdict(verdict: &Verdict) -> String {
+    let rows = [
+        ("jobs", verdict.jobs.to_string()),
+        ("completed", verdict.completed.to_string()),
+        ("lost", verdict.lost_jobs.to_string()),
+        ("effects twice under one fence", verdict.duplicate_effects_same_fence.to_string()),
+        ("stale writes accepted", verdict.stale_writes_accepted.to_string()),
+        ("stale writes refused", verdict.stale_writes_refused.to_string()),
+        ("rescues", verdict.rescues.to_string()),
+        ("rescue time p50 / p99", format!("{} / {} ms", verdict.rescue_ms_p50, verdict.rescue_ms_p99)),
+    ];
+    let mut text = String::from("\nFrom the workers' own logs:\n");
+    for (what, figure) in rows {
+        text.push_str(&format!("  {what:<32}{figure:>16}\n"));
     }
+    if verdict.broken().is_empty() {
+        text.push_str("\nEvery promise held.");
+    }
+    text
 }

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use worker::{JobContext, JobError, Worker, WorkerEvent};
 
 use super::effects::{EffectLog, What};
+use crate::exit::Exit;
 
 /// A worker that logs its effects.
 #[derive(Debug, ClapArgs)]
@@ -25,14 +26,14 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) log: PathBuf,
     #[arg(long, default_value_t = 8)]
-    pub(crate) concurrency: usize,
+    pub(crate) concurrency: u32,
     /// How long each job takes, in milliseconds.
     #[arg(long, default_value_t = 100)]
     pub(crate) work_ms: u64,
 }
 
 /// Runs until SIGTERM, then drains.
-pub(crate) async fn run(args: Args) -> Result<()> {
+pub(crate) async fn run(args: Args) -> Result<Exit> {
     let log = Arc::new(EffectLog::open(&args.log)?);
     let (events, effects) = (Arc::clone(&log), Arc::clone(&log));
     let work = Duration::from_millis(args.work_ms);
@@ -52,10 +53,10 @@ pub(crate) async fn run(args: Args) -> Result<()> {
         .name(&args.name)
         .concurrency(args.concurrency)
         // A polite worker keeps silent about jobs it knows it has lost. This one does not, so that refusals are seen.
-        .report_lost(true)
+        .report_stale(true)
         .handle_raw("*", handler)
         .on_event(move |event| match event {
-            WorkerEvent::Accepted { job, fence } => events.write(What::Accept, job, fence),
+            // WorkerEvent::Accepted { job, fence } => events.write(What::Accept, job, fence),
             WorkerEvent::Refused { job, fence, .. } => events.write(What::Refuse, job, fence),
             WorkerEvent::Lost { job, fence } => events.write(What::Lost, job, fence),
             _ => {}
@@ -64,5 +65,5 @@ pub(crate) async fn run(args: Args) -> Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     println!("ready");
     worker.run_until(async move { drop(term.recv().await) }).await;
-    Ok(())
+    Ok(Exit::Done)
 }

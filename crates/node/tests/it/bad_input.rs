@@ -55,7 +55,7 @@ async fn each_bad_request_gets_its_sentence() {
     for (method, path, body, status, sentence) in table {
         let (answered, problem) = server.http(method, path, &body).await;
         let detail = problem["detail"].as_str().unwrap_or_default();
-        assert_eq!(answered, status, "{method} {path}: {problem}");
+        assert_eq!(answered, status, "{method} {path} {body:.80}: {problem}");
         assert!(detail.contains(sentence), "{method} {path}: {detail:?} does not say {sentence:?}");
     }
     // Nothing of all that was enqueued, and the server still works.

@@ -1,6 +1,5 @@
 //! Watchers see every change of the jobs they ask for, and a long poll ends with the job.
 
-use futures_util::StreamExt as _;
 use rpc::wire;
 
 use crate::support::Server;

@@ -126,7 +126,8 @@ impl World {
 
     /// The store comes to a claim: it locks what it finds. The answer travels on its own.
     fn execute_claim(&mut self) {
-        let waiting: Vec<usize> = (0..self.claims.len()).filter(|n| self.claims[*n].locked.is_none()).collect();
+        let waiting: Vec<usize> =
+            (0..self.claims.len()).filter(|n| self.claims[*n].locked.is_none()).collect();
         let Some(index) = self.rng.pick(&waiting).copied() else { return };
         let claim = &mut self.claims[index];
         let mut locked = Vec::new();
@@ -142,14 +143,20 @@ impl World {
     }
 
     fn answer_claim(&mut self) {
-        let executed: Vec<usize> = (0..self.claims.len()).filter(|n| self.claims[*n].locked.is_some()).collect();
+        let executed: Vec<usize> =
+            (0..self.claims.len()).filter(|n| self.claims[*n].locked.is_some()).collect();
         let Some(index) = self.rng.pick(&executed).copied() else { return };
         let claim = self.claims.swap_remove(index);
         let jobs = claim.locked.expect("only executed claims are answered");
         let got = jobs.len() as u32;
         match self.sessions.get_mut(&claim.session) {
             Some(member) => {
-                assert!(got <= member.free, "{:?} has {} slots and gets {got} jobs", claim.session, member.free);
+                assert!(
+                    got <= member.free,
+                    "{:?} has {} slots and gets {got} jobs",
+                    claim.session,
+                    member.free
+                );
                 member.free -= got;
                 member.held.extend(jobs);
             }
@@ -205,7 +212,10 @@ impl World {
     fn drain(&mut self) {
         while let Some(Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {
             let member = self.sessions.get(&session).expect("claims are made for connected sessions");
-            assert!(self.claims.iter().all(|claim| claim.session != session), "{session:?} has two claims in flight");
+            assert!(
+                self.claims.iter().all(|claim| claim.session != session),
+                "{session:?} has two claims in flight"
+            );
             assert!((1..=CLAIM_LIMIT_MAX).contains(&limit), "{session:?} asks for {limit}");
             assert!(limit <= member.free, "{session:?} asks for {limit} and has {} free slots", member.free);
             assert!(!queues.is_empty() && queues.iter().all(|name| member.queues.contains(name)));
@@ -248,7 +258,8 @@ impl World {
                 self.dispatcher.handle_deadline(self.now);
                 self.drain();
             }
-            if self.signals.is_empty() && self.claims.is_empty() && self.dispatcher.next_deadline().is_none() {
+            if self.signals.is_empty() && self.claims.is_empty() && self.dispatcher.next_deadline().is_none()
+            {
                 break;
             }
             self.deliver_signal();
@@ -302,6 +313,9 @@ fn sessions_with_equal_wishes_are_served_equally() {
             dispatcher.handle(Instant::ZERO, Input::Credits { session, add: limit });
         }
         let (least, most) = (served.iter().min(), served.iter().max());
-        assert!(least >= Some(&25) && most <= Some(&80), "seed {seed}: fifty turns each on average, yet {served:?}");
+        assert!(
+            least >= Some(&25) && most <= Some(&80),
+            "seed {seed}: fifty turns each on average, yet {served:?}"
+        );
     }
 }

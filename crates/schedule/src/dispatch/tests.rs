@@ -209,7 +209,9 @@ fn sessions_that_serve_two_queues_cannot_crowd_out_one_that_serves_one() {
         if claims.iter().any(|claim| claim.starts_with("9999 ")) {
             return;
         }
-        in_flight.extend(claims.iter().map(|c| c.split(' ').next().unwrap().parse::<u64>().expect("a session id")));
+        in_flight.extend(
+            claims.iter().map(|c| c.split(' ').next().unwrap().parse::<u64>().expect("a session id")),
+        );
         let session = in_flight.remove(0);
         claims = desk.done(session, 1, 1);
         claims.extend(desk.credits(session, 1));

@@ -33,13 +33,13 @@ impl Beats {
     }
 
     /// A beat goes out now; `shortest` is the shortest lease in it. Its number.
-    pub(super) fn sent(&mut self, now: Instant, shortest: Option<Duration>) -> u64 {
+    pub(super) fn sent(&mut self, now: Instant, shortest: Duration) -> u64 {
         self.last_number += 1;
         if self.unanswered.len() == UNANSWERED_MAX {
             self.unanswered.pop_front();
         }
         self.unanswered.push_back((self.last_number, now));
-        self.next_at = shortest.map(|lease| now + Self::interval(lease));
+        self.next_at = Some(now + Self::interval(shortest));
         self.is_due = false;
         self.last_number
     }

@@ -22,7 +22,8 @@ struct Raised {
 impl Doubt {
     pub(super) fn raise(&mut self, asleep_since: Instant) {
         // A second sleep before the first is settled: the older date is the safe one, the barrier must be new.
-        let asleep_since = self.raised.as_ref().map_or(asleep_since, |known| known.asleep_since.min(asleep_since));
+        let asleep_since =
+            self.raised.as_ref().map_or(asleep_since, |known| known.asleep_since.min(asleep_since));
         self.raised = Some(Raised { asleep_since, barrier: None });
     }
 

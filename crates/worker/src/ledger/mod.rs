@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Fence, Hold, Instant, Outcome, Report, Retry};
+use model::{Fence, Hold, Instant, Limits, Outcome, Report, Retry};
 
 use self::beats::Beats;
 use self::doubt::Doubt;
@@ -99,7 +99,10 @@ pub(crate) struct Grant {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     Completed(Bytes),
-    Failed { error: String, retry: Retry },
+    Failed {
+        error: String,
+        retry: Retry,
+    },
     /// Its task was ended by us before it returned.
     Aborted,
 }
@@ -404,11 +407,12 @@ impl Ledger {
             return None;
         }
         let live = || self.held.iter().filter(|(_, held)| held.is_live());
-        let shortest = live().map(|(_, held)| held.lease()).min();
-        if shortest.is_none() && !self.doubt.is_raised() {
+        // A doubt is beaten for until it is settled, whether or not anything is held.
+        let in_doubt = self.doubt.is_raised().then_some(Limits::LEASE_DEFAULT);
+        let Some(shortest) = live().map(|(_, held)| held.lease()).chain(in_doubt).min() else {
             self.beats.rest();
             return None;
-        }
+        };
         let holds = live().map(|(hold, _)| *hold).collect();
         let number = self.beats.sent(now, shortest);
         self.doubt.beat_sent(number);

@@ -15,31 +15,31 @@ use tonic::{Request, Response, Status, Streaming};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A listening server.
-pub struct ScriptedServer {
-    pub url: String,
+pub(crate) struct ScriptedServer {
+    pub(crate) url: String,
     sessions: mpsc::Receiver<Stream>,
     progress: mpsc::Receiver<ProgressCall>,
     server: JoinHandle<()>,
 }
 
 /// One call of `Work.Progress`; the answer goes back through the channel.
-pub struct ProgressCall {
-    pub request: wire::ProgressRequest,
-    pub answer: tokio::sync::oneshot::Sender<bool>,
+pub(crate) struct ProgressCall {
+    pub(crate) request: wire::ProgressRequest,
+    pub(crate) answer: tokio::sync::oneshot::Sender<bool>,
 }
 
 /// One worker's stream.
-pub struct Stream {
+pub(crate) struct Stream {
     frames: Streaming<wire::WorkerFrame>,
     answers: mpsc::Sender<Result<wire::ServerFrame, Status>>,
 }
 
 impl ScriptedServer {
-    pub async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         Self::start_on(([127, 0, 0, 1], 0).into()).await
     }
 
-    pub async fn start_on(address: SocketAddr) -> Self {
+    pub(crate) async fn start_on(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.expect("loopback can be bound");
         let url = format!("http://{}", listener.local_addr().expect("a bound socket has an address"));
         let (sessions_in, sessions) = mpsc::channel(8);
@@ -57,7 +57,7 @@ impl ScriptedServer {
     }
 
     /// The next stream, after its hello was read and welcomed.
-    pub async fn welcome(&mut self) -> (wire::Hello, Stream) {
+    pub(crate) async fn welcome(&mut self) -> (wire::Hello, Stream) {
         let mut stream = self.session().await;
         let hello = stream.next().await.hello.expect("the first frame carries the hello");
         let welcome = wire::Welcome { server: "scripted".into(), version: "0".into(), generation: 1 };
@@ -65,11 +65,11 @@ impl ScriptedServer {
         (hello, stream)
     }
 
-    pub async fn session(&mut self) -> Stream {
+    pub(crate) async fn session(&mut self) -> Stream {
         patiently("a session", self.sessions.recv()).await.expect("the server is running")
     }
 
-    pub async fn progress(&mut self) -> ProgressCall {
+    pub(crate) async fn progress(&mut self) -> ProgressCall {
         patiently("a progress call", self.progress.recv()).await.expect("the server is running")
     }
 }
@@ -81,12 +81,15 @@ impl Drop for ScriptedServer {
 }
 
 impl Stream {
-    pub async fn next(&mut self) -> wire::WorkerFrame {
-        patiently("a frame", self.frames.message()).await.expect("the stream is well").expect("the stream is open")
+    pub(crate) async fn next(&mut self) -> wire::WorkerFrame {
+        patiently("a frame", self.frames.message())
+            .await
+            .expect("the stream is well")
+            .expect("the stream is open")
     }
 
     /// Reads frames until one has what is asked for. Beats on the way are not answered.
-    pub async fn until<T>(&mut self, mut find: impl FnMut(&wire::WorkerFrame) -> Option<T>) -> T {
+    pub(crate) async fn until<T>(&mut self, mut find: impl FnMut(&wire::WorkerFrame) -> Option<T>) -> T {
         loop {
             if let Some(found) = find(&self.next().await) {
                 return found;
@@ -94,15 +97,15 @@ impl Stream {
         }
     }
 
-    pub async fn send(&mut self, frame: wire::ServerFrame) {
+    pub(crate) async fn send(&mut self, frame: wire::ServerFrame) {
         self.answers.send(Ok(frame)).await.expect("the worker reads");
     }
 
-    pub async fn assign(&mut self, assignment: wire::Assignment) {
+    pub(crate) async fn assign(&mut self, assignment: wire::Assignment) {
         self.send(wire::ServerFrame { assignments: vec![assignment], ..Default::default() }).await;
     }
 
-    pub async fn answer(&mut self, report: &wire::Report, answer: &str) {
+    pub(crate) async fn answer(&mut self, report: &wire::Report, answer: &str) {
         let answer = wire::ReportAnswer {
             job: report.job.clone(),
             fence: report.fence,
@@ -115,7 +118,7 @@ impl Stream {
 }
 
 /// A job to assign: kind "work", lease 20 s.
-pub fn assignment(number: u8, fence: i64) -> wire::Assignment {
+pub(crate) fn assignment(number: u8, fence: i64) -> wire::Assignment {
     wire::Assignment {
         job: job_id(number),
         fence,
@@ -128,12 +131,12 @@ pub fn assignment(number: u8, fence: i64) -> wire::Assignment {
     }
 }
 
-pub fn job_id(number: u8) -> String {
+pub(crate) fn job_id(number: u8) -> String {
     model::JobId::from_bytes([number; 16]).to_string()
 }
 
 /// Waits for something that must happen.
-pub async fn patiently<T>(what: &str, happening: impl Future<Output = T>) -> T {
+pub(crate) async fn patiently<T>(what: &str, happening: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, happening).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
 }
 
@@ -180,7 +183,10 @@ impl Work for Service {
         Err(Status::unimplemented("scripted"))
     }
 
-    async fn finish(&self, _: Request<wire::FinishRequest>) -> Result<Response<wire::FinishResponse>, Status> {
+    async fn finish(
+        &self,
+        _: Request<wire::FinishRequest>,
+    ) -> Result<Response<wire::FinishResponse>, Status> {
         Err(Status::unimplemented("scripted"))
     }
 }

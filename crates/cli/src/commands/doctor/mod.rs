@@ -28,10 +28,10 @@ Exit codes: 0 nothing is wrong (warnings do not count), 1 something is.";
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
     /// Directory of the data
-    #[arg(long, env = "TENURE_DATA", value_name = "DIR", default_value = DATA_DEFAULT)]
+    #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
     /// Address of a server that should be running [default: http://127.0.0.1:7117, if one is]
-    #[arg(long, env = "TENURE_SERVER", value_name = "URL")]
+    #[arg(long, env = "TENURE_SERVER", hide_env_values = true, value_name = "URL")]
     server: Option<String>,
 }
 

@@ -64,11 +64,17 @@ pub(super) fn findings(servers: &str, health: &Health, is_expected: bool) -> Vec
             format!("{servers} runs tenure {}, this is {}", stats.version, env!("CARGO_PKG_VERSION")),
             "use the same version on both sides",
         ),
-        Err(why) => Finding::fail(name, format!("{servers} answers, but not as a tenure server: {why}"), "check --server"),
+        Err(why) => Finding::fail(
+            name,
+            format!("{servers} answers, but not as a tenure server: {why}"),
+            "check --server",
+        ),
     };
     let ready = match readiness {
         Ok(()) => Finding::ok("readiness", "its store takes commits"),
-        Err(why) => Finding::fail("readiness", why, "see its log; it comes back by itself when its store does"),
+        Err(why) => {
+            Finding::fail("readiness", why, "see its log; it comes back by itself when its store does")
+        }
     };
     vec![reached, ready]
 }

@@ -31,7 +31,11 @@ pub(super) fn directory(data: &Path) -> Finding {
         }
     };
     if !metadata.is_dir() {
-        return Finding::fail(name, format!("{shown} is not a directory"), "move it away or choose another --data");
+        return Finding::fail(
+            name,
+            format!("{shown} is not a directory"),
+            "move it away or choose another --data",
+        );
     }
     if let Err(error) = tempfile::tempfile_in(data) {
         let mend = "make it writable for this user or choose another --data";
@@ -87,7 +91,7 @@ pub(super) fn sqlite() -> Finding {
         }
     };
     match storage::open_scratch(scratch.path(), Arc::new(SystemClock)) {
-        Ok(()) => Finding::ok(name, "a new store can be made and opened"),
+        Ok(()) => Finding::ok(name, "it is 3.51.3 or later, and a new store can be made and opened"),
         Err(error) => Finding::fail(name, error.to_string(), "install a release build of tenure"),
     }
 }

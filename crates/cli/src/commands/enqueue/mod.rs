@@ -23,18 +23,20 @@ const EXAMPLES: &str = "\
 Examples:
   tenure enqueue mail '{\"to\":\"ada@example.com\"}'
   tenure enqueue mail 'hello' --wait
-  tenure enqueue reports --delay 10m --kind monthly --max-attempts 3 --retry fixed:60000 < /dev/null
+  tenure enqueue reports --delay 10m --kind monthly --max-attempts 3 --retry fixed:60000
   tenure enqueue mail --file jobs.jsonl --request-id import-7
   seq 1000 | tenure enqueue numbers --file - --raw
   tenure enqueue load '{}' --count 100000
 
-A line of --file is a job as POST /v1/jobs takes it, such as {\"queue\":\"mail\",\"payload\":{\"to\":\"ada\"}}; what a
-line does not say is taken from the flags. With --raw a line is a payload.
+A line of --file is a job as POST /v1/jobs takes it, such as
+{\"queue\":\"mail\",\"payload\":{\"to\":\"ada\"}}; what a line does not say is taken from the
+flags. With --raw a line is a payload.
 
-A run with --request-id can be repeated for 24 hours: what was enqueued before is not enqueued again.
+A run with --request-id can be repeated for 24 hours: what was enqueued before is not enqueued
+again.
 
-Exit codes: 0 done, 1 with --wait: a job died, was cancelled or did not end in time, 2 usage, 3 cannot reach the server,
-5 refused.";
+Exit codes: 0 done, 1 with --wait: a job died, was cancelled or did not end in time, 2 usage, 3
+cannot reach the server, 5 refused.";
 
 /// Add jobs to a queue
 #[derive(Debug, clap::Args)]

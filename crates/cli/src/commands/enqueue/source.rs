@@ -83,7 +83,8 @@ impl Lines {
             line.clear();
             self.number += 1;
             let read = self.reader.read_until(b'\n', &mut line);
-            let read = read.map_err(|error| Failure::failed(format!("cannot read {}: {error}", self.name)))?;
+            let read =
+                read.map_err(|error| Failure::failed(format!("cannot read {}: {error}", self.name)))?;
             if read == 0 {
                 return Ok(None);
             }
@@ -112,8 +113,9 @@ impl Form {
             Form::Payload(job) => return Ok(payload::fill((**job).clone(), Bytes::copy_from_slice(line))),
             Form::Job { defaults, keys } => (defaults, keys),
         };
-        let given: Map<String, Value> = serde_json::from_slice(line)
-            .map_err(|error| Invalid::new(format!("not a job as a JSON object ({error}); for payloads add --raw")))?;
+        let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+            Invalid::new(format!("not a job as a JSON object ({error}); for payloads add --raw"))
+        })?;
         // The wire format ignores what it does not know; in a file that is a misspelt key.
         if let Some(unknown) = given.keys().find(|key| !keys.contains(*key)) {
             let known: Vec<&str> = keys.iter().map(String::as_str).collect();
@@ -171,7 +173,10 @@ mod tests {
     #[test]
     fn raw_lines_are_payloads() {
         let text = "{\"queue\":\"a\"}\r\nhello\n";
-        assert_eq!(read_all(text, true), Ok(vec![pair("from-flag", "{\"queue\":\"a\"}"), pair("from-flag", "hello")]));
+        assert_eq!(
+            read_all(text, true),
+            Ok(vec![pair("from-flag", "{\"queue\":\"a\"}"), pair("from-flag", "hello")])
+        );
     }
 
     #[test]

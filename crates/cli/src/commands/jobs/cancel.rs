@@ -12,9 +12,11 @@ Examples:
   tenure jobs cancel 0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f
   tenure jobs list --queue mail --state available --all --json | jq -r .id | xargs tenure jobs cancel
 
-A waiting job is cancelled at once; the holder of a running one is told to stop, and the job ends when it has.
+A waiting job is cancelled at once; the holder of a running one is told to stop, and the job
+ends when it has.
 
-Exit codes: 0 all are cancelled or told to stop, 3 cannot reach the server, 4 one does not exist, 5 one had ended.";
+Exit codes: 0 all are cancelled or told to stop, 3 cannot reach the server, 4 one does not
+exist, 5 one had ended.";
 
 /// Call jobs off
 #[derive(Debug, clap::Args)]
@@ -34,7 +36,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     if output.is_json() {
         output.json_lines(&answers)?;
     } else {
-        output.table(&[], answers.iter().map(|answer| vec![(&answer.id).into(), in_words(answer)]).collect())?;
+        output
+            .table(&[], answers.iter().map(|answer| vec![(&answer.id).into(), in_words(answer)]).collect())?;
     }
     Ok(exit_of(answers.iter().map(|answer| answer.answer.as_str())))
 }

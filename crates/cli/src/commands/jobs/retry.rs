@@ -18,11 +18,11 @@ Examples:
   tenure jobs retry --queue mail
   tenure jobs retry --state cancelled --kind monthly
 
-Without ids every dead job that matches is retried; --state cancelled takes the cancelled ones instead. Attempts start
-over; the fence goes on.
+Without ids every dead job that matches is retried; --state cancelled takes the cancelled ones
+instead. Attempts start over; the fence goes on.
 
-Exit codes: 0 done, 3 cannot reach the server, 4 one does not exist, 5 one is not dead or cancelled, or its unique key
-is taken by another job now.";
+Exit codes: 0 done, 3 cannot reach the server, 4 one does not exist, 5 one is not dead or
+cancelled, or its unique key is taken by another job now.";
 
 /// Offer dead or cancelled jobs again
 #[derive(Debug, clap::Args)]
@@ -69,7 +69,10 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     match (by_ids, output.is_json()) {
         (true, true) => output.json_lines(&answers)?,
         (true, false) => {
-            output.table(&[], answers.iter().map(|answer| vec![(&answer.id).into(), in_words(answer)]).collect())?;
+            output.table(
+                &[],
+                answers.iter().map(|answer| vec![(&answer.id).into(), in_words(answer)]).collect(),
+            )?;
         }
         (false, true) => output.json(&counts)?,
         (false, false) => output.line(counts.in_words())?,
@@ -96,7 +99,9 @@ impl Counts {
         let jobs = if self.again == 1 { "job" } else { "jobs" };
         let mut text = format!("retried {} {jobs}", self.again);
         if refused > 0 {
-            text.push_str(&format!(", refused {refused} (unique key taken by another job now, or not ended)"));
+            text.push_str(&format!(
+                ", refused {refused} (unique key taken by another job now, or not ended)"
+            ));
         }
         text
     }
@@ -116,7 +121,9 @@ fn in_words(answer: &wire::RetryAnswer) -> Cell {
     match answer.answer.as_str() {
         "again" => "available again".into(),
         "key_taken" => "refused: its unique key is taken by another job now".into(),
-        "not_ended" => format!("refused: it is {}; only dead or cancelled jobs can be retried", answer.state).into(),
+        "not_ended" => {
+            format!("refused: it is {}; only dead or cancelled jobs can be retried", answer.state).into()
+        }
         "unknown" => "there is no such job".into(),
         other => other.into(),
     }

@@ -116,7 +116,9 @@ fn rows(job: &wire::Job, why: Option<String>) -> Vec<Vec<Cell>> {
     add_text("last error", &job.last_error);
     add_text("content type", &job.content_type);
     add_text("payload", &body(&job.payload));
-    for (name, bytes) in [("progress", &job.progress), ("checkpoint", &job.checkpoint), ("result", &job.result)] {
+    for (name, bytes) in
+        [("progress", &job.progress), ("checkpoint", &job.checkpoint), ("result", &job.result)]
+    {
         add_text(name, &bytes.as_deref().map(body).unwrap_or_default());
     }
     add_text("traceparent", &job.traceparent);

@@ -93,7 +93,8 @@ fn print(output: &Output, event: &wire::JobEvent) -> std::io::Result<()> {
     if output.is_json() {
         return output.json(event);
     }
-    let remark = if event.state == "running" { format!("held by {}", event.holder) } else { event.error.clone() };
+    let remark =
+        if event.state == "running" { format!("held by {}", event.holder) } else { event.error.clone() };
     let row = vec![
         date::show(WallTime::from_millis(event.at_ms)).into(),
         (&event.id).into(),

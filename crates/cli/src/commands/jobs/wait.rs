@@ -15,8 +15,8 @@ Examples:
   tenure jobs wait 0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f
   tenure jobs wait --timeout 5m $(cat ids.txt) && echo all done
 
-Exit codes: 0 all completed, 1 one died, was cancelled or did not end in time, 3 cannot reach the server,
-4 there is no such job.";
+Exit codes: 0 all completed, 1 one died, was cancelled or did not end in time, 3 cannot reach
+the server, 4 there is no such job.";
 
 /// Wait until jobs have ended
 #[derive(Debug, clap::Args)]

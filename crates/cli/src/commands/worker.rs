@@ -1,0 +1,143 @@
+//! `tenure worker`: runs a command for each job.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::ArgAction;
+use model::QueueName;
+use tracing::{debug, error, info, warn};
+use worker::{ANY_KIND, ExecRunner, Summary, Worker, WorkerEvent, outcome_word};
+
+use crate::connect::ServerArgs;
+use crate::duration;
+use crate::exit::Exit;
+use crate::logging::{self, LogArgs};
+use crate::output::Output;
+use crate::signals::Signals;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure worker --queue hello -- cat
+  tenure worker --queue mail --queue reports --concurrency 8 -- ./handle-job
+  tenure worker --queue thumbs -- sh -c 'convert - -resize 200x200 png:-'
+
+The command gets the payload on stdin and, in its environment, TENURE_JOB_ID, TENURE_ATTEMPT,
+TENURE_MAX_ATTEMPTS, TENURE_FENCE, TENURE_QUEUE, TENURE_KIND, TENURE_WORKER, TENURE_SERVER and
+TENURE_LEASE_MS. What it prints on stdout is the job's result, the end of stderr its error. Its
+exit code says how the job ended:
+  0      completed
+  65     dead now: trying again will not help
+  75     failed, tried again later until the attempts are used up
+  other  as 75, and so is an end by a signal
+
+SIGTERM or Ctrl-C drains: no new jobs, those at work get the grace, what is left is handed back
+unharmed. A second signal kills them and ends at once. The worker itself exits with 0, or with 1
+if a job could not be reported.";
+
+/// Run a command for each job of some queues
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// A queue to serve; several may be given
+    #[arg(long, value_name = "QUEUE", required = true, action = ArgAction::Append)]
+    queue: Vec<QueueName>,
+    /// Jobs at the same time [default: the number of CPUs]
+    #[arg(long, value_name = "N")]
+    concurrency: Option<NonZeroU32>,
+    /// How the worker is called by people [default: the host name]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Time from the order to stop to the end, kill wait included
+    #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration::parse, allow_hyphen_values = true)]
+    grace: Duration,
+    /// Time from asking a command to stop (SIGTERM) to its end; SIGKILL comes when a fifth of it is left
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, allow_hyphen_values = true)]
+    kill_wait: Duration,
+    #[command(flatten)]
+    server: ServerArgs,
+    #[command(flatten)]
+    log: LogArgs,
+    /// What to run for each job
+    #[arg(value_name = "CMD", last = true, required = true)]
+    command: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
+    logging::start(args.log, output);
+    let concurrency = args.concurrency.map_or_else(cpus, NonZeroU32::get);
+    // The last fifth is for the kernel, so that the process group is empty before the worker gives the job up.
+    let runner = ExecRunner::new(args.command)?.kill_wait(args.kill_wait * 4 / 5);
+    let mut builder = Worker::builder(&args.server.server)
+        .exec(ANY_KIND, runner)
+        .concurrency(concurrency)
+        .grace(args.grace)
+        .kill_wait(args.kill_wait)
+        .on_event(log);
+    for queue in &args.queue {
+        builder = builder.queue(queue.as_str());
+    }
+    if let Some(name) = args.name {
+        builder = builder.name(name);
+    }
+    let worker = builder.build()?;
+    let queues: Vec<&str> = args.queue.iter().map(QueueName::as_str).collect();
+    info!(worker = %worker.key(), queues = queues.join(","), concurrency, "worker started");
+    // Even then the commands are killed first: they must not outlive the worker that would renew their leases.
+    let shutdown = worker.shutdown();
+    let stop = Signals::catch()?.drain_on_first(move || shutdown.abort());
+    let summary = worker.run_until(async move { stop.cancelled().await }).await;
+    tell(&summary, output)?;
+    // What could not be reported is not lost: the server offers it again when its lease is over.
+    Ok(if summary.unreported + summary.still_running > 0 { Exit::Failed } else { Exit::Done })
+}
+
+fn cpus() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cpus| u32::try_from(cpus.get()).unwrap_or(u32::MAX))
+}
+
+/// One line of log for each event. It runs inside the worker's loop.
+fn log(event: WorkerEvent) {
+    match event {
+        WorkerEvent::Connected { server } => info!(server, "connected"),
+        WorkerEvent::Unreachable { why } => warn!(why, "cannot reach the server; trying again"),
+        WorkerEvent::Disconnected { why } => warn!(why, "lost the server; jobs go on, reconnecting"),
+        WorkerEvent::Started { job, fence, attempt } => {
+            info!(job_id = %job, %fence, attempt, "job started");
+        }
+        WorkerEvent::Finished { job, fence, outcome } => match &outcome {
+            model::Outcome::Failed { error, .. } => {
+                warn!(job_id = %job, %fence, outcome = outcome_word(&outcome), error, "job finished");
+            }
+            _ => info!(job_id = %job, %fence, outcome = outcome_word(&outcome), "job finished"),
+        },
+        WorkerEvent::Dropped { job, fence } => info!(job_id = %job, %fence, "lost job ended; not reported"),
+        WorkerEvent::Refused { job, fence, current_fence } => {
+            warn!(job_id = %job, %fence, %current_fence, "report refused: the job is someone else's now");
+        }
+        WorkerEvent::Lost { job, fence } => warn!(job_id = %job, %fence, "job lost; stopping it"),
+        WorkerEvent::Cancelled { job, fence } => info!(job_id = %job, %fence, "job cancelled; stopping it"),
+        WorkerEvent::TimedOut { job, fence } => {
+            warn!(job_id = %job, %fence, "time limit is over; stopping the job");
+        }
+        WorkerEvent::Draining => info!("draining: no new jobs"),
+        other => debug!(event = ?other, "worker event"),
+    }
+}
+
+fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
+    let Summary { completed, failed, handed_back, lost, refused, unreported, still_running } = *summary;
+    info!(completed, failed, handed_back, lost, refused, "worker stopped");
+    if unreported + still_running > 0 {
+        error!(
+            unreported,
+            still_running, "some jobs could not be reported; the server takes them back by itself"
+        );
+    }
+    if output.is_json() {
+        output.json(&serde_json::json!({
+            "completed": completed, "failed": failed, "handed_back": handed_back, "lost": lost,
+            "refused": refused, "unreported": unreported, "still_running": still_running,
+        }))?;
+    }
+    Ok(())
+}

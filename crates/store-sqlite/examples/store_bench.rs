@@ -1,0 +1,267 @@
+//! How fast the store is by itself, without network or workers.
+//!
+//! ```text
+//! cargo run --release -p store-sqlite --example store_bench -- [jobs=300000] [batch=1000] [payload=100] [backlog=1000000]
+//!     [in_flight=2] [rounds=2] [fsync=true] [dir=DIR]
+//! ```
+//!
+//! Prints jobs a second by the wall clock and what each job cost the writer thread in CPU time, which is the figure to
+//! compare on a machine that does other things besides. The last part shows that a claim costs the same whatever waits.
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use clock::SystemClock;
+use model::{Clock, Hold, JobId, Kind, NewJob, Outcome, QueueName, Report, When, WorkerKey};
+use store::{Claim, EnqueueBatch, JobStore};
+use store_sqlite::{SqliteOptions, SqliteStore};
+use tokio::task::JoinSet;
+
+const LEASE: Duration = Duration::from_secs(60);
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let plan = Plan::from_args()?;
+    println!("{plan:?}");
+    let scratch = tempfile::tempdir_in(&plan.dir)?;
+    let store = open(scratch.path(), &plan)?;
+    for _ in 0..plan.rounds {
+        let enqueue = enqueue(&store, &plan, plan.jobs, "default", 0, When::Now).await?;
+        let (claim, finish) = claim_and_finish(&store, &plan).await?;
+        println!("enqueue {enqueue}   claim {claim}   finish {finish}   claim+finish {}", claim.then(&finish));
+    }
+    drop(store);
+    if plan.backlog > 0 {
+        backlog(&plan).await?;
+    }
+    Ok(())
+}
+
+/// Claims of 100 from a short queue, from a long one, and from one with many scheduled jobs at top priority.
+async fn backlog(plan: &Plan) -> Result<(), Box<dyn Error>> {
+    let scratch = tempfile::tempdir_in(&plan.dir)?;
+    let store = open(scratch.path(), plan)?;
+    let later = When::After(Duration::from_secs(24 * 3600));
+    enqueue(&store, plan, 11_000, "short", 0, When::Now).await?;
+    enqueue(&store, plan, plan.backlog, "long", 0, When::Now).await?;
+    enqueue(&store, plan, plan.backlog, "later", i16::MAX, later).await?;
+    enqueue(&store, plan, 11_000, "later", 0, When::Now).await?;
+    // In turns, so that whatever else the machine does hits all of them alike.
+    let mut cpu: HashMap<&str, Vec<f64>> = HashMap::new();
+    for _ in 0..100 {
+        for queue in ["short", "long", "later"] {
+            let before = writer_cpu();
+            let claimed = store.claim(claim(queue, 100)).await?;
+            assert_eq!(claimed.len(), 100, "{queue} must have enough jobs");
+            cpu.entry(queue).or_default().push((writer_cpu() - before).as_secs_f64() * 1e6);
+        }
+    }
+    let mut middle = |queue: &str| {
+        let times = cpu.get_mut(queue).expect("every queue was measured");
+        times.sort_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let (short, long, scheduled) = (middle("short"), middle("long"), middle("later"));
+    println!("claim of 100, median writer CPU:");
+    println!("  1,000 to 11,000 available        {short:>7.0} µs");
+    println!("  {:>9} available              {long:>7.0} µs  ({:.2}×)", plan.backlog, long / short);
+    println!("  {:>9} scheduled at the top   {scheduled:>7.0} µs  ({:.2}×)", plan.backlog, scheduled / short);
+    let started = Instant::now();
+    let stats = store.stats().await?;
+    println!("stats of {} queues {:?}", stats.len(), started.elapsed());
+    drop(store);
+    let started = Instant::now();
+    let store = open(scratch.path(), plan)?;
+    println!("open {:?}", started.elapsed());
+    drop(store);
+    Ok(())
+}
+
+/// Keeps `in_flight` batches under way.
+async fn enqueue(
+    store: &Arc<SqliteStore>,
+    plan: &Plan,
+    jobs: usize,
+    queue: &'static str,
+    priority: i16,
+    when: When,
+) -> Result<Rate, Box<dyn Error>> {
+    let payload = Bytes::from(vec![b'x'; plan.payload]);
+    let kind = Kind::new("send.mail")?;
+    let queue = QueueName::new(queue)?;
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ Instant::now().elapsed().as_nanos() as u64 ^ writer_cpu().as_nanos() as u64;
+    let mut under_way = JoinSet::new();
+    let meter = Meter::start();
+    for start in (0..jobs).step_by(plan.batch) {
+        let count = plan.batch.min(jobs - start);
+        let jobs = (0..count).map(|_| NewJob {
+            priority,
+            when,
+            ..NewJob::new(id(&mut random), queue.clone(), kind.clone(), payload.clone())
+        });
+        let batch = EnqueueBatch { request_id: None, jobs: jobs.collect() };
+        let store = store.clone();
+        if under_way.len() >= plan.in_flight {
+            under_way.join_next().await.expect("some are under way")??;
+        }
+        under_way.spawn(async move { store.enqueue(batch).await });
+    }
+    while let Some(done) = under_way.join_next().await {
+        done??;
+    }
+    Ok(meter.stop(jobs))
+}
+
+async fn claim_and_finish(store: &Arc<SqliteStore>, plan: &Plan) -> Result<(Rate, Rate), Box<dyn Error>> {
+    let holder = worker();
+    let (mut claiming, mut finishing) = (Rate::default(), Rate::default());
+    loop {
+        let meter = Meter::start();
+        let claimed = store.claim(claim("default", plan.batch)).await?;
+        claiming.add(meter.stop(claimed.len()));
+        if claimed.is_empty() {
+            return Ok((claiming, finishing));
+        }
+        let reports = claimed.iter().map(|claimed| report(claimed.hold)).collect();
+        let meter = Meter::start();
+        let finished = store.finish(&holder, reports).await?;
+        finishing.add(meter.stop(finished.len()));
+    }
+}
+
+fn open(dir: &Path, plan: &Plan) -> Result<Arc<SqliteStore>, Box<dyn Error>> {
+    let options = SqliteOptions { fsync: plan.fsync, ..SqliteOptions::new(dir) };
+    Ok(Arc::new(SqliteStore::open(options, Arc::new(SystemClock))?))
+}
+
+fn claim(queue: &str, limit: usize) -> Claim {
+    let queues = vec![QueueName::new(queue).expect("our queues have good names")];
+    Claim { holder: worker(), queues, limit, lease: LEASE }
+}
+
+fn worker() -> WorkerKey {
+    WorkerKey::new("0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f").expect("a UUID is a good key")
+}
+
+fn report(hold: Hold) -> Report {
+    Report { hold, outcome: Outcome::Completed { result: Bytes::new() } }
+}
+
+fn id(random: &mut u64) -> JobId {
+    let mut next = || {
+        *random ^= *random << 13;
+        *random ^= *random >> 7;
+        *random ^= *random << 17;
+        random.to_le_bytes()
+    };
+    let mut bytes = [0; 10];
+    bytes[..8].copy_from_slice(&next());
+    bytes[8..].copy_from_slice(&next()[..2]);
+    JobId::v7(SystemClock.wall(), bytes)
+}
+
+/// What to do, from `name=value` arguments.
+#[derive(Debug)]
+struct Plan {
+    jobs: usize,
+    batch: usize,
+    payload: usize,
+    backlog: usize,
+    in_flight: usize,
+    rounds: usize,
+    fsync: bool,
+    dir: String,
+}
+
+impl Plan {
+    fn from_args() -> Result<Self, Box<dyn Error>> {
+        let mut plan = Plan {
+            jobs: 300_000,
+            batch: 1_000,
+            payload: 100,
+            backlog: 1_000_000,
+            in_flight: 2,
+            rounds: 2,
+            fsync: true,
+            dir: std::env::temp_dir().display().to_string(),
+        };
+        for argument in std::env::args().skip(1) {
+            let (name, value) = argument.split_once('=').ok_or("arguments have the form name=value")?;
+            match name {
+                "jobs" => plan.jobs = value.parse()?,
+                "batch" => plan.batch = value.parse()?,
+                "payload" => plan.payload = value.parse()?,
+                "backlog" => plan.backlog = value.parse()?,
+                "in_flight" => plan.in_flight = value.parse()?,
+                "rounds" => plan.rounds = value.parse()?,
+                "fsync" => plan.fsync = value.parse()?,
+                "dir" => plan.dir = value.to_owned(),
+                _ => return Err(format!("there is no argument {name}").into()),
+            }
+        }
+        Ok(plan)
+    }
+}
+
+/// Measures a stretch of work.
+struct Meter {
+    started: Instant,
+    cpu: Duration,
+}
+
+impl Meter {
+    fn start() -> Self {
+        Meter { started: Instant::now(), cpu: writer_cpu() }
+    }
+
+    fn stop(self, jobs: usize) -> Rate {
+        Rate { jobs, wall: self.started.elapsed(), cpu: writer_cpu().saturating_sub(self.cpu) }
+    }
+}
+
+#[derive(Default)]
+struct Rate {
+    jobs: usize,
+    wall: Duration,
+    cpu: Duration,
+}
+
+impl Rate {
+    fn add(&mut self, more: Rate) {
+        self.jobs += more.jobs;
+        self.wall += more.wall;
+        self.cpu += more.cpu;
+    }
+
+    /// Both, one after the other, for the same jobs.
+    fn then(&self, next: &Rate) -> Rate {
+        Rate { jobs: self.jobs, wall: self.wall + next.wall, cpu: self.cpu + next.cpu }
+    }
+}
+
+impl std::fmt::Display for Rate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let jobs = self.jobs as f64;
+        write!(f, "{:.0}/s ({:.2} µs)", jobs / self.wall.as_secs_f64(), self.cpu.as_secs_f64() * 1e6 / jobs)
+    }
+}
+
+/// CPU time of the writer thread so far.
+fn writer_cpu() -> Duration {
+    let Ok(threads) = fs::read_dir("/proc/self/task") else {
+        return Duration::ZERO;
+    };
+    let nanos = threads.flatten().find_map(|thread| {
+        let name = fs::read_to_string(thread.path().join("comm")).ok()?;
+        if name.trim() != "store-writer" {
+            return None;
+        }
+        fs::read_to_string(thread.path().join("schedstat")).ok()?.split(' ').next()?.parse().ok()
+    });
+    Duration::from_nanos(nanos.unwrap_or(0))
+}
