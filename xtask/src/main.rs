@@ -1,2 +1,145 @@
-//! Placeholder.
-fn main() {}
+//! The project's own commands. `cargo xtask help` lists them.
+//!
+//! Plain std and plain cargo: whoever has a Rust toolchain can run everything. `test` is what every change must pass.
+
+mod fnv;
+mod steps;
+mod tidy;
+
+use std::env;
+use std::path::Path;
+use std::process::ExitCode;
+
+use steps::{Failed, Steps};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test [--no-lint] [-- FILTER]   what every change must pass: format, clippy, tidy, build, tests
+                                 --no-lint leaves out format, clippy and tidy; FILTER chooses tests by name
+  ci                             test, and the documentation without warnings
+  tidy                           layers, module headers, forbidden words, file lengths, generated code
+  soak                           the long forms: process tests, over and over (TENURE_SOAK_ROUNDS, default 200)
+  codegen                        writes crates/rpc/src/generated from the .proto file
+  help                           this text
+";
+
+/// How often the process tests repeat themselves in a soak; ten times what they do by themselves.
+const SOAK_ROUNDS_DEFAULT: &str = "200";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args.as_slice() {
+        ["test", options @ ..] => match TestOptions::parse(options) {
+            Some(options) => test("test", &options).map(Steps::summarise),
+            None => return usage(),
+        },
+        ["ci"] => ci(),
+        ["tidy"] => tidy::check(root()),
+        ["soak"] => soak(),
+        ["codegen"] => codegen(),
+        ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        _ => return usage(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failed) => {
+            eprintln!("\n{failed}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct TestOptions {
+    no_lint: bool,
+    /// Handed to the test programs.
+    filter: Vec<String>,
+}
+
+impl TestOptions {
+    fn parse(args: &[&str]) -> Option<Self> {
+        let mut options = TestOptions::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--no-lint" => options.no_lint = true,
+                "--" => options.filter = args.by_ref().map(|arg| (*arg).to_owned()).collect(),
+                _ => return None,
+            }
+        }
+        Some(options)
+    }
+}
+
+fn test(name: &'static str, options: &TestOptions) -> Result<Steps, Failed> {
+    let mut steps = Steps::new(name, root());
+    if !options.no_lint {
+        steps.cargo("format", &["fmt", "--all", "--check"], &[])?;
+        steps.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
+        steps.own("tidy", tidy::check)?;
+    }
+    // The process tests start the binary, which no test target builds.
+    steps.cargo("build", &["build", "--workspace"], &[])?;
+    let mut tests = vec!["test", "--workspace"];
+    if !options.filter.is_empty() {
+        tests.push("--");
+        tests.extend(options.filter.iter().map(String::as_str));
+    }
+    steps.cargo("tests", &tests, &[])?;
+    Ok(steps)
+}
+
+fn ci() -> Result<(), Failed> {
+    let mut steps = test("ci", &TestOptions::default())?;
+    steps.cargo("documentation", &["doc", "--workspace", "--no-deps"], &[("RUSTDOCFLAGS", "-D warnings")])?;
+    steps.summarise();
+    Ok(())
+}
+
+fn soak() -> Result<(), Failed> {
+    println!(
+        "The long forms live here: what `test` does once, `soak` does over and over, on an optimised build."
+    );
+    let rounds = env::var("TENURE_SOAK_ROUNDS").unwrap_or_else(|_| SOAK_ROUNDS_DEFAULT.to_owned());
+    let mut steps = Steps::new("soak", root());
+    let processes = ["test", "--release", "-p", "cli", "--test", "it"];
+    steps.cargo("processes", &processes, &[("TENURE_SOAK_ROUNDS", &rounds)])?;
+    steps.summarise();
+    Ok(())
+}
+
+fn codegen() -> Result<(), Failed> {
+    let mut steps = Steps::new("codegen", root());
+    steps.cargo("codegen", &["run", "--quiet", "--manifest-path", "tools/codegen/Cargo.toml"], &[])
+}
+
+fn usage() -> ExitCode {
+    eprint!("{HELP}");
+    ExitCode::from(2)
+}
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace's root")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_options_are_few_and_the_rest_is_the_filter() {
+        let parse = |text: &str| TestOptions::parse(&text.split_whitespace().collect::<Vec<_>>());
+        let options = |no_lint, filter: &[&str]| {
+            Some(TestOptions { no_lint, filter: filter.iter().map(|word| (*word).to_owned()).collect() })
+        };
+        assert_eq!(parse(""), options(false, &[]));
+        assert_eq!(parse("--no-lint -- lease --exact"), options(true, &["lease", "--exact"]));
+        assert_eq!(parse("-- --no-lint"), options(false, &["--no-lint"]));
+        assert_eq!(parse("lease"), None);
+    }
+}

@@ -1,12 +1,12 @@
 //! Real processes for `bench` and `demo`: this very binary as a server and as workers, ended by pid when dropped.
 
 use std::ffi::OsStr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
 use serde::Deserialize;
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStdout, Command};
@@ -14,16 +14,20 @@ use tokio::process::{Child, ChildStdout, Command};
 /// How long a process gets to come up or to go down.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The file this program was started from.
+pub(crate) fn this_program() -> Result<PathBuf> {
+    std::env::current_exe().context("cannot find this program's own file")
+}
+
 /// One process of ours. Dropping it kills it.
-pub(crate) struct Process {
+pub struct Process {
     child: Child,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
-    /// Starts this binary with these arguments; its talk goes to `log`.
-    pub(crate) fn start<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>, log: &Path) -> Result<Process> {
-        let exe = std::env::current_exe().context("cannot find this program's own file")?;
+    /// Starts the `tenure` binary `exe` with these arguments; its talk goes to `log`.
+    pub fn start<S: AsRef<OsStr>>(exe: &Path, args: impl IntoIterator<Item = S>, log: &Path) -> Result<Process> {
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         let mut child = Command::new(exe)
             .args(args)
@@ -38,7 +42,7 @@ impl Process {
     }
 
     /// The next line it prints.
-    pub(crate) async fn line(&mut self) -> Result<String> {
+    pub async fn line(&mut self) -> Result<String> {
         match tokio::time::timeout(PATIENCE, self.lines.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),
             Ok(Ok(None)) => bail!("a process ended early; its log is kept beside its data"),
@@ -48,34 +52,37 @@ impl Process {
     }
 
     /// Sends a signal.
-    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = self
-            .child
-            .id()
-            .and_then(|pid| Pid::from_raw(pid as i32))
-            .context("the process has ended already")?;
-        kill_process(pid, signal).context("cannot signal a process of ours")
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        kill_process(self.pid()?, signal).context("cannot signal a process of ours")
+    }
+
+    /// Limits the size of the files it may write, in bytes, or lifts the limit: a disk that is full and has room again.
+    pub fn limit_file_size(&self, bytes: Option<u64>) -> Result<()> {
+        let maximum = getrlimit(Resource::Fsize).maximum;
+        prlimit(Some(self.pid()?), Resource::Fsize, Rlimit { current: bytes.or(maximum), maximum })?;
+        Ok(())
     }
 
     /// Waits for its end.
-    pub(crate) async fn ended(&mut self) -> Result<ExitStatus> {
+    pub async fn ended(&mut self) -> Result<ExitStatus> {
         match tokio::time::timeout(PATIENCE, self.child.wait()).await {
             Ok(status) => Ok(status?),
             Err(_) => bail!("a process did not end within {PATIENCE:?}"),
         }
     }
 
-    pub(crate) fn pid(&self) -> Option<u32> {
-        self.child.id()
+
+    fn pid(&self) -> Result<Pid> {
+        self.child.id().and_then(|pid| Pid::from_raw(pid as i32)).context("the process has ended already")
     }
 }
 
 /// A server of ours.
-pub(crate) struct Server {
+pub struct Server {
     /// The process.
-    pub(crate) process: Process,
+    pub process: Process,
     /// Where it listens.
-    pub(crate) url: String,
+    pub url: String,
 }
 
 #[derive(Deserialize)]
@@ -84,14 +91,17 @@ struct Announcement {
 }
 
 impl Server {
-    /// Starts a server on a free port of the loopback device, with its data in `data`.
-    pub(crate) async fn start(data: &Path, more: &[&str]) -> Result<Server> {
-        let mut args = vec!["serve", "--json", "--listen", "127.0.0.1:0", "--log-level", "warn", "--data"];
+    /// Starts a server with its data in `data`, on a free port of the loopback device unless `more` says otherwise.
+    pub async fn start(exe: &Path, data: &Path, more: &[&str]) -> Result<Server> {
+        let mut args = vec!["serve", "--json", "--log-level", "warn", "--data"];
         let path = data.to_str().context("the data directory's name is not UTF-8")?;
         args.push(path);
+        if !more.contains(&"--listen") {
+            args.extend(["--listen", "127.0.0.1:0"]);
+        }
         args.extend(more);
         let log = data.with_extension("server.log");
-        let mut process = Process::start(args, &log)?;
+        let mut process = Process::start(exe, args, &log)?;
         let line = process
             .line()
             .await

@@ -8,6 +8,11 @@ use tracing::warn;
 
 use crate::exit::Exit;
 
+/// While this lives, a write beyond the file-size limit (`ulimit -f`) is an error like a full disk, not our death.
+pub(crate) fn survive_file_size_limit() -> io::Result<Signal> {
+    signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+}
+
 /// Both signals, caught from the moment this exists.
 pub(crate) struct Signals {
     interrupt: Signal,

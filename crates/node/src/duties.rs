@@ -10,12 +10,12 @@ use store::{Claim, StoreError};
 use tracing::{info, warn};
 
 use crate::api::Api;
-use crate::event::{Event, Granted};
+use crate::event::{Event, Granted, leases};
 
 /// Claims jobs for a session and sends them down its stream.
 pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueName>, limit: u32) {
     let Some(to) = api.sessions.get(session) else {
-        let answer = Ok(Granted { jobs: 0, shortest_lease: None });
+        let answer = Ok(Granted { jobs: 0, leases: leases(&[]) });
         return api.tell(Event::Claimed { session, asked: limit, answer }).await;
     };
     let lease = api.config.lease_default;
@@ -27,7 +27,7 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
             return api.tell(Event::Claimed { session, asked: limit, answer: Err(error) }).await;
         }
     };
-    let granted = Granted { jobs: claimed.len() as u32, shortest_lease: claimed.iter().map(|job| job.lease).min() };
+    let granted = Granted { jobs: claimed.len() as u32, leases: leases(&claimed) };
     api.tell(Event::Claimed { session, asked: limit, answer: Ok(granted) }).await;
     if claimed.is_empty() {
         return;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::QueueName;
 use schedule::dispatch::SessionId;
-use store::{Deadlines, StoreError};
+use store::{Claimed, Deadlines, StoreError};
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -21,8 +21,8 @@ pub(crate) enum Event {
     RunDue { in_: Duration },
     /// A claim was answered by the store.
     Claimed { session: SessionId, asked: u32, answer: Result<Granted, StoreError> },
-    /// A unary claim gave out a lease this long.
-    LeaseGranted { lease: Duration },
+    /// A unary claim gave out leases: the shortest and the longest.
+    LeasesGranted { leases: Leases },
     /// A promotion pass ended.
     Promoted { limit: usize, answer: Result<(usize, Vec<QueueName>), StoreError> },
     /// A rescue pass ended.
@@ -38,10 +38,19 @@ pub(crate) enum Event {
 }
 
 /// What a claim brought.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Granted {
     /// How many jobs.
     pub(crate) jobs: u32,
-    /// The shortest lease among them.
-    pub(crate) shortest_lease: Option<Duration>,
+    /// The shortest and the longest lease among them.
+    pub(crate) leases: Leases,
+}
+
+/// The shortest and the longest of some leases; empty for none.
+pub(crate) type Leases = std::iter::Flatten<std::array::IntoIter<Option<Duration>, 2>>;
+
+/// The shortest and the longest lease of these jobs.
+pub(crate) fn leases(claimed: &[Claimed]) -> Leases {
+    let all = || claimed.iter().map(|job| job.lease);
+    [all().min(), all().max()].into_iter().flatten()
 }

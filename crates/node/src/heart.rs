@@ -12,12 +12,11 @@ use schedule::upkeep::{self, Duty, Upkeep};
 use tokio::sync::mpsc;
 use tracing::warn;
 
+use crate::EVENTS_MAX;
 use crate::api::Api;
 use crate::duties;
 use crate::event::Event;
 
-/// Events taken from the inbox in one go.
-const GATHER_MAX: usize = 1_024;
 /// How long to sleep when no machine names a deadline; any event wakes the loop earlier.
 const IDLE: Duration = Duration::from_secs(3600);
 
@@ -45,14 +44,14 @@ impl Heart {
     pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
         let longest_lease = self.longest_lease().await;
         self.upkeep.handle(self.now(), upkeep::Input::Started { longest_lease });
-        let mut events = Vec::with_capacity(GATHER_MAX);
+        let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             self.act();
             let deadline = self.dispatcher.next_deadline().into_iter().chain(self.upkeep.next_deadline()).min();
             let sleep = deadline.map_or(IDLE, |at| at.since(self.now()));
             tokio::select! {
                 biased;
-                taken = inbox.recv_many(&mut events, GATHER_MAX) => if taken == 0 { return },
+                taken = inbox.recv_many(&mut events, EVENTS_MAX) => if taken == 0 { return },
                 () = tokio::time::sleep(sleep) => {}
             }
             self.watch_the_wall();
@@ -60,11 +59,10 @@ impl Heart {
                 self.hear(event);
                 self.act();
             }
-            if inbox.is_empty() {
-                let now = self.now();
-                self.dispatcher.handle_deadline(now);
-                self.upkeep.handle_deadline(now);
-            }
+            // All that waited when we woke has been heard; what came since waits its turn, or timers would starve.
+            let now = self.now();
+            self.dispatcher.handle_deadline(now);
+            self.upkeep.handle_deadline(now);
         }
     }
 
@@ -102,9 +100,14 @@ impl Heart {
                 }
             }
             Event::RunDue { in_ } => self.upkeep.handle(now, upkeep::Input::RunDue { after: in_ }),
-            Event::LeaseGranted { lease } => self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease }),
+            Event::LeasesGranted { leases } => {
+                for lease in leases {
+                    self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease });
+                }
+            }
             Event::Claimed { session, asked, answer: Ok(granted) } => {
-                if let Some(lease) = granted.shortest_lease {
+                // The shortest sets the timer, the longest how long a rescue pauses after a stall.
+                for lease in granted.leases {
                     self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease });
                 }
                 self.dispatcher.handle(now, Dispatch::ClaimDone { session, asked, got: granted.jobs });

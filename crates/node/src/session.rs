@@ -99,6 +99,7 @@ where
 struct Gathered {
     frames: usize,
     credits: u32,
+    draining: bool,
     holds: Vec<Hold>,
     beats: Vec<u64>,
     reports: Vec<model::Report>,
@@ -111,6 +112,7 @@ impl Gathered {
         let limits = &api.config.limits;
         self.frames += 1;
         self.credits = check_credits(self.credits.saturating_add(frame.credits))?;
+        self.draining |= frame.draining;
         if let Some(beat) = frame.beat {
             self.beats.push(beat.number);
             self.holds.extend(convert::holds(&beat.holds)?);
@@ -130,7 +132,10 @@ impl Gathered {
     async fn handle(self, api: &Api, session: &Session) -> Answer<bool> {
         let worker = &session.worker;
         let mut answer = ServerFrame::default();
-        if self.credits > 0 {
+        if self.draining {
+            // Before its hand-backs, which would otherwise come straight back to it.
+            api.tell(Event::Left { session: session.id }).await;
+        } else if self.credits > 0 {
             api.tell(Event::Credits { session: session.id, add: self.credits }).await;
         }
         if !self.progress.is_empty() {

@@ -213,7 +213,8 @@ impl Upkeep {
 
     /// Something happened.
     pub fn handle(&mut self, now: Instant, input: Input) {
-        // Before anything else: what waited in the inbox while we were frozen must not act first.
+        // Before anything else: what waited in the inbox while we were frozen may say that all leases are gone, which
+        // was true then; a claim behind it in the same inbox would not get its time back.
         self.notice_own_stall(now);
         match input {
             Input::Started { longest_lease } => self.start(now, longest_lease),
@@ -253,7 +254,11 @@ impl Upkeep {
                 self.handing_out = Duration::ZERO;
             }
             Input::Failed { duty } => self.failed(now, duty),
-            Input::StoreStalled { lasted } => self.stalled(now, lasted),
+            Input::StoreStalled { lasted } => {
+                if lasted > STALL_TOLERANCE {
+                    self.make_up_for(now, lasted);
+                }
+            }
             Input::WallStepped => self.read.due_by(now),
         }
     }
@@ -335,15 +340,12 @@ impl Upkeep {
         let late = now.since(tick_at);
         if late > STALL_TOLERANCE {
             self.tick_at = Some(now + STALL_TICK);
-            self.stalled(now, late);
+            self.make_up_for(now, late);
         }
     }
 
     /// For `lasted` until now, workers could not renew through no fault of theirs.
-    fn stalled(&mut self, now: Instant, lasted: Duration) {
-        if lasted <= STALL_TOLERANCE {
-            return;
-        }
+    fn make_up_for(&mut self, now: Instant, lasted: Duration) {
         let pause = self.longest_read.max(self.longest_granted).max(Limits::LEASE_DEFAULT);
         self.reap_from = self.reap_from.max(now + pause);
         // Our own stall and the store's may be the same moment told twice, and a long one is told as it goes on.

@@ -1,9 +1,9 @@
-//! What the writer remembers between transactions: queues and holders by their numbers, and the moves of the running
-//! transaction. All of it is a copy of the file and is thrown away when a transaction is rolled back.
+//! What the writer remembers between transactions: queues and holders by their numbers, claims it made, and the moves
+//! of the running transaction. All of it is a copy of the file and is thrown away when a transaction is rolled back.
 
 use std::collections::HashMap;
 
-use model::{QueueName, QueueSettings, WallTime, WorkerKey};
+use model::{Fence, Hold, JobId, QueueName, QueueSettings, WallTime, WorkerKey};
 use rusqlite::{OptionalExtension, params};
 
 use crate::counts::Moves;
@@ -28,6 +28,9 @@ pub(crate) const STATEMENTS: &[&str] = &[QUEUES, CREATE_QUEUE, HOLDER, CREATE_HO
 /// Most holders remembered; at that many all are forgotten and looked up again.
 const HOLDERS_REMEMBERED_MAX: usize = 1 << 16;
 
+/// Most claims remembered; those beyond are looked up when they end.
+const CLAIMS_REMEMBERED_MAX: usize = 1 << 17;
+
 /// No holder has this number, so nothing is held by it.
 pub(crate) const NOBODY: i64 = 0;
 
@@ -40,6 +43,16 @@ pub(crate) struct Books {
     queues: HashMap<QueueName, i64>,
     queues_by_no: HashMap<i64, Queue>,
     holders: HashMap<WorkerKey, i64>,
+    claims: HashMap<JobId, Claim>,
+}
+
+/// What does not change while a claim stands.
+#[derive(Clone, Copy)]
+pub(crate) struct Claim {
+    pub(crate) no: i64,
+    pub(crate) queue: i64,
+    pub(crate) fence: Fence,
+    pub(crate) started_at: WallTime,
 }
 
 /// A queue as the file has it.
@@ -113,6 +126,23 @@ impl Books {
     pub(crate) fn retire(&mut self, db: &Db, holder: &WorkerKey, at: WallTime) -> Result<(), Trouble> {
         db.prepare(RETIRE)?.execute(params![holder.as_str(), at.as_millis()])?;
         Ok(())
+    }
+
+    /// Remembers a claim, so that its end need not look it up.
+    pub(crate) fn note_claim(&mut self, job: JobId, claim: Claim) {
+        if self.claims.len() < CLAIMS_REMEMBERED_MAX {
+            self.claims.insert(job, claim);
+        }
+    }
+
+    /// The claim, if it is remembered.
+    pub(crate) fn claim(&self, hold: Hold) -> Option<Claim> {
+        self.claims.get(&hold.job).filter(|claim| claim.fence == hold.fence).copied()
+    }
+
+    /// Forgets the claim of a job that does not run any more.
+    pub(crate) fn forget_claim(&mut self, job: JobId) {
+        self.claims.remove(&job);
     }
 
     fn note_holder(&mut self, holder: &WorkerKey, no: i64) {

@@ -4,49 +4,40 @@
 //! neither on the backlog nor on what is scheduled for later. Each claim mints a fence that is above the job's last
 //! one and not below the lease clock, so it also grows when an id is used again after retention.
 
-use std::cmp::Reverse;
 use std::sync::OnceLock;
 
-use model::{Fence, Hold, JobId, Kind, Limits, State};
-use rusqlite::{ToSql, params_from_iter};
+use model::{Fence, Hold, Kind, Limits, State};
+use rusqlite::{ToSql, params, params_from_iter};
 use store::{Claim, Claimed};
 
 use crate::blob;
+use crate::books;
 use crate::error::Trouble;
 use crate::row;
 use crate::writer::{Tx, Verb};
 
-/// ?1 holder, ?2 lease clock, ?3 wall clock, ?4 lease in µs, ?5 limit, then one parameter for each queue.
-const UPDATE: &str = "
+/// The head of one queue. ?1 holder, ?2 lease clock, ?3 limit, then one parameter for each queue.
+const PICK: &str = "
+    SELECT no, max(fence + 1, ?2), id, queue, kind, payload, content_type, priority, attempt + 1, max_attempts, lease_us,
+        timeout_us, checkpoint, traceparent, run_at
+    FROM jobs INDEXED BY jobs_available
+    WHERE state = 1 AND queue = ?{queue} AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.no = ?{queue} AND q.paused)
+      AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.no = ?1 AND h.retired_at IS NOT NULL)
+    ORDER BY priority DESC, jobs.run_at, jobs.id LIMIT ?3";
+
+/// The heads of several queues, of which the best are taken.
+const PICK_OF_SEVERAL: &str = "SELECT * FROM ({heads}) ORDER BY priority DESC, run_at, id LIMIT ?3";
+
+const TAKE: &str = "
     UPDATE jobs
-    SET state = 2, holder = ?1, fence = max(fence + 1, ?2), attempt = attempt + 1, started_at = ?3, adopted = 0,
-        granted_us = coalesce(lease_us, (SELECT q.lease_us FROM queues q WHERE q.no = queue), ?4),
-        lease_until = ?2 + coalesce(lease_us, (SELECT q.lease_us FROM queues q WHERE q.no = queue), ?4)
-    WHERE NOT EXISTS (SELECT 1 FROM holders h WHERE h.no = ?1 AND h.retired_at IS NOT NULL)
-      AND no IN (";
+    SET state = 2, holder = ?2, fence = ?3, attempt = attempt + 1, started_at = ?4, granted_us = ?5, lease_until = ?6,
+        adopted = 0
+    WHERE no = ?1 AND state = 1";
 
-const HEAD: &str = "
-        SELECT no FROM jobs INDEXED BY jobs_available
-        WHERE state = 1 AND queue = ?{queue} AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.no = ?{queue} AND q.paused)
-        ORDER BY priority DESC, run_at, id LIMIT ?5";
-
-const HEAD_OF_SEVERAL: &str = "
-        SELECT * FROM (
-            SELECT no, priority, run_at, id FROM jobs INDEXED BY jobs_available
-            WHERE state = 1 AND queue = ?{queue} AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.no = ?{queue} AND q.paused)
-            ORDER BY priority DESC, run_at, id LIMIT ?5)";
-
-const BEST_OF_SEVERAL: &str = "
-        SELECT no FROM ({heads}) ORDER BY priority DESC, run_at, id LIMIT ?5";
-
-const RETURNING: &str = ")
-    RETURNING id, fence, queue, kind, payload, content_type, priority, attempt, max_attempts, granted_us, timeout_us,
-              checkpoint, traceparent, run_at";
-
-pub(crate) const STATEMENTS: &[&str] = &[UPDATE, HEAD, HEAD_OF_SEVERAL, BEST_OF_SEVERAL, RETURNING];
+pub(crate) const STATEMENTS: &[&str] = &[PICK, PICK_OF_SEVERAL, TAKE];
 
 /// Parameters before those of the queues.
-const PARAMETERS_BEFORE_QUEUES: usize = 5;
+const PARAMETERS_BEFORE_QUEUES: usize = 3;
 
 /// See [`store::JobStore::claim`].
 pub(crate) struct ClaimJobs(pub(crate) Claim);
@@ -68,50 +59,56 @@ impl Verb for ClaimJobs {
         }
         let db = tx.db;
         let holder = tx.books.holder_no_or_create(db, &claim.holder)?;
-        let fixed = [
-            holder,
-            tx.now.lease.as_micros(),
-            tx.now.wall.as_millis(),
-            row::micros(claim.lease),
-            row::limit(claim.limit),
-        ];
+        let (lease_now, wall_now) = (tx.now.lease, tx.now.wall);
+        let fixed = [holder, lease_now.as_micros(), row::limit(claim.limit)];
         let parameters = fixed.iter().chain(&queues).map(|number| number as &dyn ToSql);
-        let mut update = db.prepare(&statement(queues.len()))?;
-        let mut rows = update.query(params_from_iter(parameters))?;
-        let mut claimed = Vec::new();
+        let mut pick = db.prepare(&statement(queues.len()))?;
+        let mut take = db.prepare(TAKE)?;
+        let mut rows = pick.query(params_from_iter(parameters))?;
+        let mut picked = Vec::new();
         let mut kind: Option<Kind> = None;
         while let Some(row) = rows.next()? {
-            let queue = row.get(2)?;
-            let run_at = row::wall_time(row.get(13)?);
-            let text = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
+            let queue_no = row.get(3)?;
+            let queue = tx.books.queue(queue_no)?;
+            let text = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
             // Neighbours are mostly of one kind; its name is then shared.
             let kind = match &kind {
                 Some(same) if same.as_str() == text => same.clone(),
                 _ => kind.insert(row::valid(text.parse())?).clone(),
             };
+            let own: Option<i64> = row.get(10)?;
             let job = Claimed {
-                hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) },
-                queue: tx.books.queue(queue)?.name.clone(),
+                hold: Hold { fence: Fence::new(row.get(1)?), job: row::job_id(row, 2)? },
+                queue: queue.name.clone(),
                 kind,
-                payload: blob::get(db, row, 4)?.unwrap_or_default(),
-                content_type: row::content_type(row, 5)?,
-                priority: row.get(6)?,
-                attempt: row.get(7)?,
-                max_attempts: row.get(8)?,
-                lease: row::duration(row.get(9)?),
-                timeout: row.get::<_, Option<i64>>(10)?.map(row::duration),
-                checkpoint: blob::get(db, row, 11)?,
-                traceparent: row.get(12)?,
-                waited: tx.now.wall.since(run_at),
+                payload: blob::get(db, row, 5)?.unwrap_or_default(),
+                content_type: row::content_type(row, 6)?,
+                priority: row.get(7)?,
+                attempt: row.get(8)?,
+                max_attempts: row.get(9)?,
+                lease: own.map(row::duration).or(queue.settings.lease).unwrap_or(claim.lease),
+                timeout: row.get::<_, Option<i64>>(11)?.map(row::duration),
+                checkpoint: blob::get(db, row, 12)?,
+                traceparent: row.get(13)?,
+                waited: wall_now.since(row::wall_time(row.get(14)?)),
             };
-            tx.books.moves.shift(queue, State::Available, State::Running);
-            let place = (Reverse(job.priority), run_at, job.hold.job);
-            claimed.push((place, job));
+            picked.push((row.get(0)?, queue_no, job));
         }
-        tx.books.stamped |= !claimed.is_empty();
-        // The rows come in the order of the table.
-        claimed.sort_unstable_by_key(|(place, _): &((Reverse<i16>, _, JobId), _)| *place);
-        Ok(claimed.into_iter().map(|(_, job)| job).collect())
+        drop(rows);
+        let mut taken = Vec::with_capacity(picked.len());
+        for (no, queue, job) in picked {
+            let until = (lease_now + job.lease).as_micros();
+            let Hold { job: id, fence } = job.hold;
+            let parameters =
+                params![no, holder, fence.get(), wall_now.as_millis(), row::micros(job.lease), until];
+            if take.execute(parameters)? == 1 {
+                tx.books.moves.shift(queue, State::Available, State::Running);
+                tx.books.note_claim(id, books::Claim { no, queue, fence, started_at: wall_now });
+                taken.push(job);
+            }
+        }
+        tx.books.stamped |= !taken.is_empty();
+        Ok(taken)
     }
 }
 
@@ -130,8 +127,8 @@ fn compose(queues: usize) -> String {
         template.replace("{queue}", &(PARAMETERS_BEFORE_QUEUES + 1 + place).to_string())
     };
     if queues == 1 {
-        return format!("{UPDATE}{}{RETURNING}", head(HEAD, 0));
+        return head(PICK, 0);
     }
-    let heads: Vec<String> = (0..queues).map(|place| head(HEAD_OF_SEVERAL, place)).collect();
-    format!("{UPDATE}{}{RETURNING}", BEST_OF_SEVERAL.replace("{heads}", &heads.join(" UNION ALL ")))
+    let heads: Vec<String> = (0..queues).map(|place| format!("SELECT * FROM ({})", head(PICK, place))).collect();
+    PICK_OF_SEVERAL.replace("{heads}", &heads.join(" UNION ALL "))
 }

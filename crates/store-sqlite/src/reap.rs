@@ -181,6 +181,7 @@ fn take(tx: &mut Tx<'_>, sql: &str, parameters: impl Params) -> Result<BTreeMap<
         let run_at: WallTime = row::wall_time(row.get(4)?);
         let hold = Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) };
         tx.books.moves.shift(queue_no, State::Running, state);
+        tx.books.forget_claim(hold.job);
         let queue = tx.books.queue(queue_no)?.name.clone();
         let due_in = (state == State::Scheduled).then(|| run_at.since(tx.now.wall));
         taken.insert(hold, Taken { hold, queue, state, due_in });

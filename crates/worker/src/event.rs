@@ -49,6 +49,13 @@ pub enum WorkerEvent {
         /// The fence of this claim.
         fence: Fence,
     },
+    /// The server took the report.
+    Accepted {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+    },
     /// The server refused a report: someone else holds the job, or it ended otherwise.
     Refused {
         /// The job.
@@ -60,6 +67,13 @@ pub enum WorkerEvent {
     },
     /// The job is not ours any more; its handler is told to stop.
     Lost {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+    },
+    /// The server was not heard for a whole lease; the job's handler is told to stop.
+    LeaseOver {
         /// The job.
         job: JobId,
         /// The fence of our claim.

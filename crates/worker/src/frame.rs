@@ -15,6 +15,7 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
     wire::WorkerFrame {
         hello: None,
         credits: transmit.credits,
+        draining: transmit.draining,
         beat: transmit
             .beat
             .map(|(number, holds)| wire::Beat { number, holds: holds.into_iter().map(hold).collect() }),

@@ -234,6 +234,9 @@ impl Session {
                     }
                     self.observer.finished(hold, outcome);
                 }
+                Output::Accepted { hold: Hold { job, fence } } => {
+                    self.observer.tell(|| WorkerEvent::Accepted { job, fence });
+                }
                 Output::Refused { hold: Hold { job, fence }, current } => {
                     self.summary.refused += 1;
                     self.observer.tell(|| WorkerEvent::Refused { job, fence, current_fence: current });
@@ -272,6 +275,7 @@ impl Session {
                 self.summary.lost += 1;
                 self.observer.tell(|| WorkerEvent::Lost { job, fence });
             }
+            StopReason::LeaseOver => self.observer.tell(|| WorkerEvent::LeaseOver { job, fence }),
             StopReason::Cancelled => self.observer.tell(|| WorkerEvent::Cancelled { job, fence }),
             StopReason::TimedOut => self.observer.tell(|| WorkerEvent::TimedOut { job, fence }),
             StopReason::Draining => {}

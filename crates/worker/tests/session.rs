@@ -3,10 +3,12 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::Outcome;
+use clock::SystemClock;
+use model::{Clock, Instant, Outcome, WallTime};
 use rpc::wire;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -253,6 +255,53 @@ async fn a_short_lease_is_kept_alive_by_beats_and_lost_without_answers() {
     }
     assert!(told.try_recv().is_err(), "six beats are more than a lease");
     assert_eq!(patiently("the loss", told.recv()).await, Some(StopReason::Lost));
+    worker.shutdown.abort();
+}
+
+/// A clock that can be set forward, as it looks to a process that was stopped.
+#[derive(Default)]
+struct Skipping {
+    skipped_ms: AtomicU64,
+}
+
+impl Clock for Skipping {
+    fn monotonic(&self) -> Instant {
+        SystemClock.monotonic() + Duration::from_millis(self.skipped_ms.load(Ordering::SeqCst))
+    }
+
+    fn wall(&self) -> WallTime {
+        SystemClock.wall()
+    }
+}
+
+#[tokio::test]
+async fn a_worker_that_was_stopped_starts_nothing_that_waited_for_it() {
+    let mut server = ScriptedServer::start().await;
+    let clock = Arc::new(Skipping::default());
+    let (builder, mut told) = stoppable(&server.url);
+    let worker = Running::start(builder.clock(Arc::clone(&clock) as Arc<dyn Clock>));
+    let (_, mut stream) = server.welcome().await;
+    stream.assign(assignment(1, 7)).await;
+    stream.until(|frame| (frame.credits > 0).then_some(())).await;
+
+    clock.skipped_ms.store(60_000, Ordering::SeqCst);
+    assert_eq!(patiently("the loss", told.recv()).await, Some(StopReason::Lost));
+    let beat = stream.until(|frame| frame.beat.clone()).await;
+    assert_eq!(beat.holds, [], "what it held is lost");
+    stream.assign(assignment(2, 7)).await;
+    let report = report(&mut stream).await;
+    assert_eq!((report.job.as_str(), report.outcome.as_str()), (job_id(2).as_str(), "handed_back"));
+
+    let beat = wire::BeatAnswer { number: beat.number, renewals: Vec::new() };
+    stream.send(wire::ServerFrame { beat: Some(beat), ..Default::default() }).await;
+    stream.until(|frame| (frame.credits > 0).then_some(())).await;
+    let mut events = worker.events;
+    stream.assign(assignment(3, 7)).await;
+    while let Some(event) = patiently("the start", events.recv()).await {
+        if matches!(event, WorkerEvent::Started { job, .. } if job.to_string() == job_id(3)) {
+            break;
+        }
+    }
     worker.shutdown.abort();
 }
 

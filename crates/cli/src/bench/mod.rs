@@ -17,7 +17,7 @@ use serde::Serialize;
 use worker::Client;
 
 use crate::exit::Exit;
-use crate::fleet::{Process, Server};
+use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
 
 pub(crate) use noop::Args as NoopArgs;
@@ -135,7 +135,7 @@ async fn measure(args: &SystemArgs, home: &Path, quiet: bool) -> Result<Results>
     if args.unsafe_no_fsync {
         more.push("--unsafe-no-fsync");
     }
-    let server = Server::start(&home.join("data"), &more).await?;
+    let server = Server::start(&this_program()?, &home.join("data"), &more).await?;
     let bench = Bench { client: Client::connect(&server.url)?, bar: bar(args.jobs, quiet) };
 
     bench.bar.set_message("enqueue");

@@ -56,6 +56,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     logging::start(settings.log, output);
     // What was acknowledged is in the store, so a server may end at any time.
     let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first(signals::end_process);
+    let _too_large = signals::survive_file_size_limit().context("cannot catch signals")?;
     raise_file_limit();
 
     // The port first: a second server on the same port and data is told about the port, and the store stays untouched.

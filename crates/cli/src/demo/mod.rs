@@ -1,6 +1,5 @@
 //! `tenure demo`: real processes, real signals, and a verdict from the workers' own log.
 
-pub(crate) mod effects;
 mod verdict;
 mod view;
 pub(crate) mod worker;
@@ -16,8 +15,9 @@ use model::{Clock as _, JobId};
 use rpc::wire;
 use rustix::process::Signal;
 
+use crate::effects;
 use crate::exit::{Exit, Failure};
-use crate::fleet::{Process, Server};
+use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
 use verdict::{Fault, Verdict};
 use view::View;
@@ -74,7 +74,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
 async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
     let view = View::new(args.jobs, output.is_json() || output.is_quiet());
     let lease = format!("{}ms", LEASE.as_millis());
-    let mut server = Server::start(&home.join("data"), &["--lease", &lease]).await?;
+    let mut server = Server::start(&this_program()?, &home.join("data"), &["--lease", &lease]).await?;
     let client = Client::connect(&server.url)?;
     view.say(&format!(
         "server   listening on {} with its data in {}",
@@ -86,10 +86,12 @@ async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
     view.say(&format!("jobs     {} enqueued and durable", jobs.len()));
 
     let logs: Vec<PathBuf> = WORKERS.iter().map(|name| home.join(format!("{name}.effects"))).collect();
+    let exe = this_program()?;
     let mut workers = Vec::new();
     for (name, log) in WORKERS.iter().zip(&logs) {
         let log = log.to_str().context("the directory's name is not UTF-8")?;
         let mut process = Process::start(
+            &exe,
             ["demo-worker", "--server", &server.url, "--queue", QUEUE, "--name", name, "--log", log],
             &home.join(format!("{name}.log")),
         )?;

@@ -8,7 +8,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rpc::wire;
 
 use super::WORKERS;
-use super::effects::{self, What};
+use crate::effects::{self, What};
 use super::verdict::Verdict;
 
 /// How often the workers' logs are read for the picture.

@@ -7,10 +7,11 @@ use std::time::Duration;
 use anyhow::Result;
 use bytes::Bytes;
 use clap::Args as ClapArgs;
+use serde::Deserialize;
 use tokio::signal::unix::{SignalKind, signal};
 use worker::{JobContext, JobError, Worker, WorkerEvent};
 
-use super::effects::{EffectLog, What};
+use crate::effects::{EffectLog, What};
 use crate::exit::Exit;
 
 /// A worker that logs its effects.
@@ -30,15 +31,26 @@ pub(crate) struct Args {
     /// How long each job takes, in milliseconds.
     #[arg(long, default_value_t = 100)]
     pub(crate) work_ms: u64,
+    /// Print the effect log's lines on stdout too.
+    #[arg(long)]
+    pub(crate) echo: bool,
+}
+
+/// A payload that says itself how long its job takes.
+#[derive(Deserialize)]
+struct Work {
+    work_ms: u64,
 }
 
 /// Runs until SIGTERM, then drains.
 pub(crate) async fn run(args: Args) -> Result<Exit> {
-    let log = Arc::new(EffectLog::open(&args.log)?);
+    let log = Arc::new(EffectLog::open(&args.log, args.echo)?);
     let (events, effects) = (Arc::clone(&log), Arc::clone(&log));
     let work = Duration::from_millis(args.work_ms);
-    let handler = move |context: JobContext, _: Bytes| {
+    let handler = move |context: JobContext, payload: Bytes| {
         let log = Arc::clone(&effects);
+        let own: Option<Work> = serde_json::from_slice(&payload).ok();
+        let work = own.map_or(work, |own| Duration::from_millis(own.work_ms));
         async move {
             let (job, fence) = (context.job_id(), context.fence());
             log.write(What::Start, job, fence);
@@ -56,7 +68,7 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         .report_stale(true)
         .handle_raw("*", handler)
         .on_event(move |event| match event {
-            // WorkerEvent::Accepted { job, fence } => events.write(What::Accept, job, fence),
+            WorkerEvent::Accepted { job, fence } => events.write(What::Accept, job, fence),
             WorkerEvent::Refused { job, fence, .. } => events.write(What::Refuse, job, fence),
             WorkerEvent::Lost { job, fence } => events.write(What::Lost, job, fence),
             _ => {}
@@ -64,6 +76,8 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         .build()?;
     let mut term = signal(SignalKind::terminate())?;
     println!("ready");
-    worker.run_until(async move { drop(term.recv().await) }).await;
+    worker.run_until(async move {
+            term.recv().await;
+        }).await;
     Ok(Exit::Done)
 }

@@ -1,3 +1,9 @@
-//! The real binary, from the outside.
+//! The real binary, from the outside: what it does without a server, and what it promises when processes are killed and
+//! frozen.
 
+mod exec;
 mod offline;
+mod server_faults;
+mod support;
+mod trouble;
+mod worker_faults;

@@ -8,7 +8,7 @@ use store::{Claim, Finished, Progress, Renewed};
 use tokio::sync::mpsc;
 
 use super::{Answer, Api, Moves};
-use crate::event::Event;
+use crate::event::{Event, leases};
 use crate::metrics::Verb;
 
 /// The longest a unary claim may wait for work.
@@ -91,10 +91,9 @@ impl Api {
         let claim = Claim { holder: worker.clone(), queues: queues.clone(), limit: limit as usize, lease: self.config.lease_default };
         let claimed = self.store.claim(claim).await?;
         if !claimed.is_empty() || wait.is_zero() {
-            let shortest = claimed.iter().map(|job| job.lease).min();
             self.note_claimed(&claimed).await;
-            if let Some(lease) = shortest {
-                self.tell(Event::LeaseGranted { lease }).await;
+            if !claimed.is_empty() {
+                self.tell(Event::LeasesGranted { leases: leases(&claimed) }).await;
             }
             return Ok(wire::ClaimResponse { jobs: claimed.into_iter().map(convert::assignment).collect() });
         }

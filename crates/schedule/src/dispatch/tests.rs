@@ -74,6 +74,12 @@ fn queue(name: &str) -> QueueName {
     QueueName::new(name).expect("test names are valid")
 }
 
+/// The session and the limit of a claim in words.
+fn who_asks(claim: &str) -> (u64, u32) {
+    let words: Vec<&str> = claim.split(' ').collect();
+    (words[0].parse().expect("a session id"), words[2].parse().expect("a limit"))
+}
+
 const NOTHING: [&str; 0] = [];
 
 #[test]
@@ -156,15 +162,14 @@ fn signal_wakes_one_session_and_full_answers_wake_twice_as_many() {
         // Every join looks once, by whoever is first in line.
         let claims = desk.join(session, "a", 1);
         assert_eq!(claims.len(), 1);
-        let first: u64 = claims[0].split(' ').next().and_then(|id| id.parse().ok()).expect("a session id");
-        assert_eq!(desk.done(first, 1, 0), NOTHING);
+        assert_eq!(desk.done(who_asks(&claims[0]).0, 1, 0), NOTHING);
     }
     let mut in_flight = desk.ready("a");
     let mut together = vec![in_flight.len()];
     while together.len() < 10 {
         let mut next = Vec::new();
         for claim in in_flight.drain(..) {
-            let session = claim.split(' ').next().and_then(|id| id.parse().ok()).expect("a session id");
+            let (session, _) = who_asks(&claim);
             next.extend(desk.done(session, 1, 1));
             next.extend(desk.credits(session, 1));
         }
@@ -184,15 +189,36 @@ fn sessions_take_turns_whatever_their_credits() {
     // One answer at a time; whoever was served frees a slot at once and wants more.
     let mut served = Vec::new();
     for _ in 0..9 {
-        let claim = asked.remove(0);
-        let mut words = claim.split(' ');
-        let session = words.next().and_then(|id| id.parse().ok()).expect("a session id");
-        let limit = words.nth(1).and_then(|limit| limit.parse().ok()).expect("a limit");
+        let (session, limit) = who_asks(&asked.remove(0));
         served.push(session);
         asked.extend(desk.done(session, limit, limit));
         asked.extend(desk.credits(session, limit));
     }
     assert_eq!(served, [1, 2, 3, 1, 2, 3, 1, 2, 3]);
+}
+
+#[test]
+fn scarce_work_goes_round() {
+    let mut desk = Desk::default();
+    for session in 1..=4 {
+        let credits = if session == 1 { 10_000 } else { 2 };
+        for claim in desk.join(session, "a", credits) {
+            let (who, limit) = who_asks(&claim);
+            assert_eq!(desk.done(who, limit, 0), NOTHING);
+        }
+    }
+    let mut served = Vec::new();
+    for _ in 0..12 {
+        let claims = desk.ready("a");
+        assert_eq!(claims.len(), 1, "one job, one claim");
+        let (who, limit) = who_asks(&claims[0]);
+        served.push(who);
+        assert_eq!(desk.done(who, limit, 1), NOTHING);
+        assert_eq!(desk.credits(who, 1), NOTHING);
+    }
+    let (round, rest) = served.split_at(4);
+    assert_eq!(rest, [round, round].concat(), "always in the same order");
+    assert_eq!(round.iter().sum::<u64>(), 10, "everybody");
 }
 
 #[test]
@@ -209,9 +235,7 @@ fn sessions_that_serve_two_queues_cannot_crowd_out_one_that_serves_one() {
         if claims.iter().any(|claim| claim.starts_with("9999 ")) {
             return;
         }
-        in_flight.extend(
-            claims.iter().map(|c| c.split(' ').next().unwrap().parse::<u64>().expect("a session id")),
-        );
+        in_flight.extend(claims.iter().map(|claim| who_asks(claim).0));
         let session = in_flight.remove(0);
         claims = desk.done(session, 1, 1);
         claims.extend(desk.credits(session, 1));

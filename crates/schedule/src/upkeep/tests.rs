@@ -351,6 +351,18 @@ fn what_waited_in_the_inbox_of_a_frozen_server_does_not_act_first() {
 }
 
 #[test]
+fn old_news_that_no_lease_exists_does_not_hide_a_stall() {
+    let mut desk = Desk::idle();
+    desk.tell(0, granted(1_000));
+    assert_eq!(desk.run(1_000), [reap(1_000)]);
+    desk.tell(1_001, NONE_REAPED);
+    assert_eq!(desk.run(1_002), [(1_001, READ)]);
+    desk.tell(9_250, NO_DEADLINES);
+    desk.tell(9_250, granted(3_000));
+    assert_eq!(desk.run(9_250), [extend(9_250, 8_000)], "the claim was made before the server froze");
+}
+
+#[test]
 fn short_hiccup_changes_nothing() {
     let mut desk = Desk::idle();
     desk.tell(0, granted(10_000));

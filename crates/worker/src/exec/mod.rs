@@ -225,6 +225,7 @@ fn stop_text(reason: StopReason) -> &'static str {
     match reason {
         StopReason::Cancelled => "stopped because the job was cancelled",
         StopReason::Lost => "stopped because the job was lost",
+        StopReason::LeaseOver => "stopped because the server was not heard for a whole lease",
         StopReason::TimedOut => "stopped because it took too long",
         StopReason::Draining => "stopped because the worker is shutting down",
     }

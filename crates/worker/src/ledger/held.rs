@@ -60,9 +60,9 @@ impl Held {
 
     /// Tells what is due. A timeout counts for lost and cancelled jobs too: their handlers still take a slot.
     pub(super) fn check(&mut self, now: Instant, kill_wait: Duration, mut due: impl FnMut(Due)) {
-        if self.is_live() && self.is_over(now) {
-            self.stop(StopReason::Lost);
-            due(Due::Stop(StopReason::Lost));
+        if self.stop.is_none() && self.is_over(now) {
+            self.stop(StopReason::LeaseOver);
+            due(Due::Stop(StopReason::LeaseOver));
         }
         if self.timeout_at.is_some_and(|at| at <= now) {
             self.timeout_at = None;
@@ -85,7 +85,7 @@ impl Held {
         }
         Some(match (ended, self.stop) {
             (Ended::Completed(result), _) => Outcome::Completed { result },
-            (_, Some(StopReason::Draining)) => Outcome::HandedBack,
+            (_, Some(StopReason::Draining | StopReason::LeaseOver)) => Outcome::HandedBack,
             (Ended::Failed { error, retry }, Some(StopReason::TimedOut)) => {
                 Outcome::Failed { error: format!("{}: {error}", self.timed_out()), retry }
             }
@@ -115,7 +115,7 @@ impl Held {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let hold_until = self.is_live().then_some(self.hold_until);
+        let hold_until = self.stop.is_none().then_some(self.hold_until);
         [hold_until, self.timeout_at, self.abort_at].into_iter().flatten().min()
     }
 

@@ -6,14 +6,15 @@
 //! ```text
 //!             Assigned            Finished              ReportAnswered
 //!   (server) ─────────► held ──────────────► report owed ─────────────► (forgotten)
-//!                        │ lease over, or the server says so            re-sent after every reconnect
+//!                        │ the server says so                           re-sent after every reconnect
 //!                        └────────► lost: told to stop, its report is dropped
 //! ```
 //!
 //! **How long a job is ours.** A beat's acknowledgement proves the lease from the moment the beat was *sent*, so
 //! `hold_until = send stamp + lease`. A new assignment has no such stamp: the claim happened some network delay before
 //! it arrived. Until its first acknowledged beat a job is held for 90 % of its lease from its arrival, which covers
-//! delays up to a tenth of the lease. A process that was stopped for longer finds out by itself, see [`doubt`].
+//! delays up to a tenth of the lease. At `hold_until` the handler is told to stop, but only the server's word makes a job
+//! lost: it may have been away and still count the job as ours. A process that was stopped for longer finds out by itself, see [`doubt`].
 //!
 //! **Slots.** `slots = handlers running + credits the server has + credits due`, at all times. A job that was lost
 //! keeps its slot until its handler has returned. A new stream starts with no credits at the server.
@@ -121,8 +122,11 @@ pub(crate) enum Answer {
 pub enum StopReason {
     /// Someone cancelled the job.
     Cancelled,
-    /// The lease is over or the server gave the job to someone else; nothing this handler does counts any more.
+    /// The server gave the job to someone else; nothing this handler does counts any more.
     Lost,
+    /// The server was not heard for a whole lease, so the job may be someone else's by now. If it turns out that it is
+    /// still ours, what the handler completes counts; anything else is handed back.
+    LeaseOver,
     /// The attempt ran for longer than its time limit.
     TimedOut,
     /// The worker is shutting down.
@@ -140,6 +144,8 @@ pub(crate) enum Output {
     Abort { hold: Hold },
     /// A handler's end was booked; `None` when it is not reported because the job was lost.
     Ended { hold: Hold, outcome: Option<Outcome> },
+    /// The server took a report.
+    Accepted { hold: Hold },
     /// The server refused a report.
     Refused { hold: Hold, current: Fence },
     /// The worker has left; `unreported` outcomes could not be delivered.
@@ -150,6 +156,8 @@ pub(crate) enum Output {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transmit {
     pub(crate) credits: u32,
+    /// All credits are taken back.
+    pub(crate) draining: bool,
     pub(crate) beat: Option<(u64, Vec<Hold>)>,
     pub(crate) reports: Vec<Report>,
     pub(crate) notes: Vec<(Hold, Bytes)>,
@@ -242,6 +250,7 @@ impl Ledger {
     pub(crate) fn has_transmit(&self, now: Instant) -> bool {
         self.connected
             && (self.credits_due() > 0
+                || self.withdraws()
                 || self.reports.has_unsent()
                 || !self.notes.is_empty()
                 || self.beats.is_due(now)
@@ -254,13 +263,15 @@ impl Ledger {
             return None;
         }
         let credits = self.credits_due();
-        self.granted += credits;
+        let draining = self.withdraws();
+        self.granted = if draining { 0 } else { self.granted + credits };
         let leave = self.leave_due();
         if leave.is_some() {
             self.phase.leave_sent();
         }
         let transmit = Transmit {
             credits,
+            draining,
             beat: self.beat(now),
             reports: self.reports.take_unsent(FRAME_ENTRIES_MAX, FRAME_BYTES_MAX),
             notes: self.take_notes(),
@@ -280,7 +291,6 @@ impl Ledger {
 
     fn disconnect(&mut self) {
         self.connected = false;
-        self.granted = 0;
         self.beats.forget_sent();
         // Whatever was waiting in the buffers of the old stream is gone with it.
         self.doubt.settle();
@@ -354,9 +364,10 @@ impl Ledger {
         if !self.reports.answered(&hold) {
             return;
         }
-        if let Answer::Refused { current } = answer {
-            self.outputs.push_back(Output::Refused { hold, current });
-        }
+        self.outputs.push_back(match answer {
+            Answer::Done => Output::Accepted { hold },
+            Answer::Refused { current } => Output::Refused { hold, current },
+        });
     }
 
     fn note(&mut self, hold: Hold, note: Bytes) {
@@ -437,6 +448,11 @@ impl Ledger {
         }
         let used = u32::try_from(self.held.len()).unwrap_or(u32::MAX).saturating_add(self.granted);
         self.terms.slots.saturating_sub(used)
+    }
+
+    /// Whether the server still has credits that we do not want to be used: what is handed back would come again.
+    fn withdraws(&self) -> bool {
+        self.phase != Phase::Serving && self.granted > 0
     }
 
     fn leave_due(&self) -> Option<bool> {

@@ -20,11 +20,16 @@ use model::{Clock as _, Fence, JobId};
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub enum What {
+    /// The handler began.
     Start,
+    /// The handler did its side effect.
     Effect,
+    /// The server took the report.
     Accept,
+    /// The server refused the report.
     Refuse,
+    /// The worker learnt that the job is not its any more.
     Lost,
 }
 
@@ -44,12 +49,15 @@ impl What {
 
 /// One line of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) what: What,
-    pub(crate) job: JobId,
-    pub(crate) fence: Fence,
+pub struct Entry {
+    /// What happened.
+    pub what: What,
+    /// To which job.
+    pub job: JobId,
+    /// Under which claim.
+    pub fence: Fence,
     /// Monotonic time of this machine, comparable between processes.
-    pub(crate) nanos: u64,
+    pub nanos: u64,
 }
 
 impl FromStr for Entry {
@@ -70,25 +78,30 @@ impl FromStr for Entry {
 
 /// Where a worker writes.
 #[derive(Debug)]
-pub(crate) struct EffectLog {
+pub struct EffectLog {
     file: File,
+    echo: bool,
 }
 
 impl EffectLog {
-    pub(crate) fn open(path: &Path) -> io::Result<EffectLog> {
-        Ok(EffectLog { file: File::options().create(true).append(true).open(path)? })
+    /// Opens the log, at its end. With `echo`, every line goes to stdout too, for someone who waits for it.
+    pub fn open(path: &Path, echo: bool) -> io::Result<EffectLog> {
+        Ok(EffectLog { file: File::options().create(true).append(true).open(path)?, echo })
     }
 
     /// Appends one line.
-    pub(crate) fn write(&self, what: What, job: JobId, fence: Fence) {
+    pub fn write(&self, what: What, job: JobId, fence: Fence) {
         let nanos = SystemClock.monotonic().as_nanos();
         let line = format!("{} {job} {fence} {nanos}\n", what.word());
         (&self.file).write_all(line.as_bytes()).expect("the effect log can be written");
+        if self.echo {
+            print!("{line}");
+        }
     }
 }
 
 /// Everything in a log; a log that does not exist yet is empty.
-pub(crate) fn read(path: &Path) -> io::Result<Vec<Entry>> {
+pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     let text = match std::fs::read_to_string(path) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -105,7 +118,7 @@ mod tests {
     fn what_is_written_is_read_back() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
-        let log = EffectLog::open(&path).unwrap();
+        let log = EffectLog::open(&path, false).unwrap();
         let job = JobId::from_bytes([7; 16]);
         for (what, _) in What::WORDS {
             log.write(what, job, Fence::new(9));

@@ -1,0 +1,40 @@
+//! The `tenure` binary as a library, so that its tests can drive the same processes and read the same logs as `demo`
+//! and `bench` do.
+
+mod bench;
+mod commands;
+mod config;
+mod connect;
+mod date;
+mod demo;
+mod duration;
+mod exit;
+pub mod effects;
+pub mod fleet;
+mod logging;
+mod output;
+mod signals;
+mod storage;
+mod wait;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::commands::Cli;
+use crate::exit::Exit;
+use crate::output::Output;
+
+/// Reads the command line, runs one command, turns its end into an exit code.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let output = Output::new(cli.output);
+    let exit = cli.command.run(&output).unwrap_or_else(|error| {
+        if exit::is_closed_pipe(&error) {
+            return Exit::Done;
+        }
+        output.error(format!("{error:#}"));
+        Exit::of(&error)
+    });
+    exit.into()
+}
