@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 
+use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 
 use crate::{blob, books, cancel, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew, time};
@@ -35,9 +36,11 @@ pub(crate) struct Db {
 }
 
 impl Db {
-    pub(crate) fn new(connection: Connection, mutations: Mutations) -> Self {
+    pub(crate) fn new(connection: Connection, mutations: Mutations) -> rusqlite::Result<Self> {
         connection.set_prepared_statement_cache_capacity(STATEMENTS_CACHED_MAX);
-        Db { connection, mutations }
+        // Otherwise SQLite plans a statement anew whenever a limit changes, which cost each claim 70 µs.
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+        Ok(Db { connection, mutations })
     }
 
     /// The statement, prepared once per connection.

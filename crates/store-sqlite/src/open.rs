@@ -93,13 +93,13 @@ pub(crate) fn open(
     let settle = || -> Result<_, Trouble> {
         configure(&connection, options)?;
         register_functions(&connection)?;
-        let writer = Db::new(connection, mutations.clone());
+        let writer = Db::new(connection, mutations.clone())?;
         let clock = StoreClock::start(&writer, clock)?;
         let transaction = writer.connection.unchecked_transaction()?;
         adopt_running(&writer, clock.now().lease)?;
         transaction.commit()?;
         let books = Books::load(&writer)?;
-        let reader = Db::new(connect_reader(dir)?, mutations);
+        let reader = Db::new(connect_reader(dir)?, mutations)?;
         Ok((writer, reader, books, clock))
     };
     let (writer, reader, books, clock) = settle().map_err(|trouble| wrap(dir, trouble))?;

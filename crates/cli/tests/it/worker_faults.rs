@@ -31,13 +31,13 @@ async fn a_killed_workers_job_is_done_by_another() {
 async fn a_worker_frozen_past_its_lease_is_refused_and_told_to_stop() {
     let mut fleet = Fleet::start(&["--lease", "1s"]).await;
     // One job ends as soon as its frozen worker wakes, the other would go on for long.
-    let (short, long) = (fleet.enqueue_work(500).await, fleet.enqueue_work(4_000).await);
+    let (short, long) = (fleet.enqueue_work(500).await, fleet.enqueue_work(6_000).await);
     let mut zombie = fleet.worker("zombie", &["--echo", "--concurrency", "2"]).await;
     let begun = [hear(&mut zombie, What::Start).await, hear(&mut zombie, What::Start).await];
     zombie.signal(Signal::STOP).expect("it was running");
 
     let mut heir = fleet.worker("heir", &["--echo"]).await;
-    let taken_over = [hear(&mut heir, What::Accept).await, hear(&mut heir, What::Accept).await];
+    let taken_over = [hear(&mut heir, What::Start).await, hear(&mut heir, What::Start).await];
     let fence_of = |entries: &[Entry], job| entries.iter().find(|entry| entry.job == job).expect("both jobs").fence;
     for job in [short, long] {
         assert!(fence_of(&taken_over, job) > fence_of(&begun, job));
@@ -52,9 +52,8 @@ async fn a_worker_frozen_past_its_lease_is_refused_and_told_to_stop() {
         zombie.line().await.expect("the zombie is told to stop");
     }
     assert!(fleet.metric("tenure_stale_writes_refused_total", "finish").await >= 1.0);
-    for job in [short, long] {
-        let shown = fleet.job(job).await;
-        let fence = fence_of(&taken_over, job).get();
+    for shown in fleet.ended(&[short, long]).await {
+        let fence = fence_of(&taken_over, shown.id.parse().expect("a job id")).get();
         assert_eq!((shown.state.as_str(), shown.fence), ("completed", fence), "the zombie changed nothing");
     }
 }
