@@ -12,17 +12,20 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clock::SystemClock;
 use model::{Clock, Hold, JobId, Kind, NewJob, Outcome, QueueName, Report, When, WorkerKey};
-use store::{Claim, EnqueueBatch, JobStore};
-use store_sqlite::{SqliteOptions, SqliteStore};
+use store::{Claim, EnqueueBatch, JobStore, Retention};
+use store_sqlite::{OnCommit, SqliteOptions, SqliteStore};
 use tokio::task::JoinSet;
 
 const LEASE: Duration = Duration::from_secs(60);
+
+/// How long each commit took.
+static COMMITS: Mutex<Vec<Duration>> = Mutex::new(Vec::new());
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -31,13 +34,17 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let scratch = tempfile::tempdir_in(&plan.dir)?;
     let store = open(scratch.path(), &plan)?;
     for _ in 0..plan.rounds {
+        COMMITS.lock().expect("nobody panics with it").clear();
         let enqueue = enqueue(&store, &plan, plan.jobs, "default", 0, When::Now).await?;
         let (claim, finish) = claim_and_finish(&store, &plan).await?;
         println!("enqueue {enqueue}   claim {claim}   finish {finish}   claim+finish {}", claim.then(&finish));
+        println!("    commits {}", commit_times());
     }
+    println!("purge {}", purge(&store).await?);
     drop(store);
     if plan.backlog > 0 {
         backlog(&plan).await?;
+        rescue(&plan).await?;
     }
     Ok(())
 }
@@ -79,6 +86,51 @@ async fn backlog(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let store = open(scratch.path(), plan)?;
     println!("open {:?}", started.elapsed());
     drop(store);
+    Ok(())
+}
+
+/// Takes back the jobs of many silent holders, by their leases and by name.
+async fn rescue(plan: &Plan) -> Result<(), Box<dyn Error>> {
+    const HOLDERS: usize = 1_000;
+    const HELD_BY_EACH: usize = 100;
+    let scratch = tempfile::tempdir_in(&plan.dir)?;
+    let store = open(scratch.path(), plan)?;
+    enqueue(&store, plan, HOLDERS * HELD_BY_EACH, "default", 0, When::Now).await?;
+    for by_name in [false, true] {
+        let holders: Vec<WorkerKey> =
+            (0..HOLDERS).map(|n| WorkerKey::new(&format!("worker-{by_name}-{n}"))).collect::<Result<_, _>>()?;
+        for holder in &holders {
+            let claim = Claim { holder: holder.clone(), lease: Duration::from_millis(1), ..claim("default", HELD_BY_EACH) };
+            store.claim(claim).await?;
+        }
+        let deadlines = Instant::now();
+        store.deadlines().await?;
+        let deadlines = deadlines.elapsed();
+        let started = Instant::now();
+        let mut rescued = 0;
+        let mut looking = Duration::ZERO;
+        if by_name {
+            for holder in &holders {
+                store.retire(holder).await?;
+                rescued += store.reap_holder(holder, false).await?.len();
+            }
+        } else {
+            loop {
+                let look = Instant::now();
+                let seen = store.expired(1_000).await?;
+                looking += look.elapsed();
+                if seen.is_empty() {
+                    break;
+                }
+                rescued += store.reap(seen).await?.len();
+            }
+        }
+        println!(
+            "rescue of {rescued} jobs of {HOLDERS} holders {}: {:?} (looking {looking:?}); deadlines {deadlines:?}",
+            if by_name { "by name" } else { "by lease" },
+            started.elapsed()
+        );
+    }
     Ok(())
 }
 
@@ -134,9 +186,31 @@ async fn claim_and_finish(store: &Arc<SqliteStore>, plan: &Plan) -> Result<(Rate
     }
 }
 
+async fn purge(store: &Arc<SqliteStore>) -> Result<Rate, Box<dyn Error>> {
+    let retention = Retention { completed: Duration::ZERO, dead: Duration::ZERO };
+    let mut purging = Rate::default();
+    loop {
+        let meter = Meter::start();
+        let purged = store.purge(retention, 1_000).await? as usize;
+        purging.add(meter.stop(purged));
+        if purged == 0 {
+            return Ok(purging);
+        }
+    }
+}
+
 fn open(dir: &Path, plan: &Plan) -> Result<Arc<SqliteStore>, Box<dyn Error>> {
-    let options = SqliteOptions { fsync: plan.fsync, ..SqliteOptions::new(dir) };
+    let on_commit: OnCommit =
+        Arc::new(|took, _| COMMITS.lock().expect("nobody panics with it").push(took));
+    let options = SqliteOptions { fsync: plan.fsync, on_commit: Some(on_commit), ..SqliteOptions::new(dir) };
     Ok(Arc::new(SqliteStore::open(options, Arc::new(SystemClock))?))
+}
+
+fn commit_times() -> String {
+    let mut times = COMMITS.lock().expect("nobody panics with it").clone();
+    times.sort_unstable();
+    let at = |share: f64| times.get((times.len() as f64 * share) as usize).or(times.last());
+    format!("{}: p50 {:?} p90 {:?} p99 {:?} max {:?}", times.len(), at(0.5), at(0.9), at(0.99), times.last())
 }
 
 fn claim(queue: &str, limit: usize) -> Claim {

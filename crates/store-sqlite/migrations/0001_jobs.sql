@@ -98,9 +98,9 @@ CREATE TABLE requests (
 CREATE INDEX requests_by_age ON requests (answered_at);
 
 -- lease_clock: the highest time the lease clock ever used, so that it never runs backwards over a restart.
--- checks: how often someone asked whether the store can commit.
+
 CREATE TABLE meta (
     name            TEXT PRIMARY KEY,
     value           INTEGER NOT NULL
 ) WITHOUT ROWID;
-INSERT INTO meta (name, value) VALUES ('lease_clock', 0), ('checks', 0);
+INSERT INTO meta (name, value) VALUES ('lease_clock', 0);

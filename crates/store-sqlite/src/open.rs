@@ -26,11 +26,11 @@ pub const LOCK_FILE: &str = "tenure.lock";
 /// The first SQLite without the WAL-reset bug, which can lose committed writes.
 const SQLITE_VERSION_MIN: i32 = 3_051_003;
 /// Chosen by measurement: see `docs/decisions`. Larger pages make every small commit longer.
-const PAGE_BYTES: i64 = 8192;
+const PAGE_BYTES: i64 = 4096;
 /// The hot pages are few, and SQLite walks the whole cache at some commits; the system's cache does the rest.
 const CACHE_BYTES: i64 = 16 << 20;
 /// How long the log grows before its pages are copied into the database.
-const CHECKPOINT_BYTES: i64 = 16 << 20;
+const CHECKPOINT_BYTES: i64 = 8 << 20;
 /// A log that grew beyond this (a long read held it) is cut when it is reset.
 const LOG_KEPT_BYTES: i64 = 64 << 20;
 

@@ -11,7 +11,7 @@ use super::*;
 use crate::testing::context;
 
 /// Longer than any test may take: a test that needs it has failed.
-const FOREVER: Duration = Duration::from_secs(60);
+const FOREVER: Duration = Duration::from_secs(30);
 
 fn shell(script: &str) -> ExecRunner {
     ExecRunner::new(vec!["sh".into(), "-c".into(), script.into()]).expect("there is a shell")
@@ -69,9 +69,11 @@ async fn all_gone(mut reader: BufReader<File>) {
     .await;
 }
 
+/// Runs this in a thread that a failing test leaves behind: a runtime would wait for it.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    let done = time::timeout(FOREVER, tokio::task::spawn_blocking(work)).await;
-    done.expect("it happens in time").expect("it does not panic")
+    let (done, result) = tokio::sync::oneshot::channel();
+    std::thread::spawn(move || drop(done.send(work())));
+    time::timeout(FOREVER, result).await.expect("it happens in time").expect("it does not panic")
 }
 
 #[tokio::test]
@@ -128,7 +130,7 @@ async fn what_is_left_behind_after_a_normal_exit_is_killed() {
     let fifo = Fifo::new();
     // The grandchild ignores SIGTERM and keeps both the FIFO and standard output open. It lets the leader go.
     let runner = fifo.shell(
-        "trap 'echo finished; exit 0' USR1; (trap '' TERM; echo ready >&3; kill -USR1 $$; sleep 1000) & wait; wait",
+        "trap 'echo finished; exit 0' USR1; (trap '' TERM; echo ready >&3; kill -USR1 $$; sleep 100) & wait; wait",
     );
     let job = tokio::spawn(async move { runner.run(context("report"), Bytes::new()).await });
     let (line, reader) = fifo.first_line().await;
@@ -141,7 +143,7 @@ async fn what_is_left_behind_after_a_normal_exit_is_killed() {
 #[tokio::test]
 async fn a_stopped_job_gets_sigterm_and_its_exit_code_is_not_trusted() {
     let fifo = Fifo::new();
-    let runner = fifo.shell("trap 'echo bye >&2; exit 0' TERM; echo ready >&3; sleep 1000 & wait");
+    let runner = fifo.shell("trap 'echo bye >&2; exit 0' TERM; echo ready >&3; sleep 100 & wait");
     let job_context = context("report");
     let job = tokio::spawn({
         let (runner, job_context) = (runner.kill_wait(FOREVER * 2), job_context.clone());
@@ -159,7 +161,7 @@ async fn a_stopped_job_gets_sigterm_and_its_exit_code_is_not_trusted() {
 async fn a_group_that_ignores_sigterm_is_killed_with_all_its_grandchildren() {
     let fifo = Fifo::new();
     let runner = fifo.shell(
-        "trap '' TERM; sh -c 'sh -c \"echo ready >&3; sleep 1000\" & wait' & while :; do sleep 0.01; done",
+        "trap '' TERM; sh -c 'sh -c \"echo ready >&3; sleep 100\" & wait' & while :; do sleep 0.01; done",
     );
     let job_context = context("report");
     let job = tokio::spawn({
@@ -177,7 +179,7 @@ async fn a_group_that_ignores_sigterm_is_killed_with_all_its_grandchildren() {
 #[tokio::test]
 async fn a_dropped_run_kills_the_group() {
     let fifo = Fifo::new();
-    let runner = fifo.shell("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 1000) & sleep 1000");
+    let runner = fifo.shell("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & sleep 100");
     let job = tokio::spawn(async move { runner.run(context("report"), Bytes::new()).await });
     let (_, reader) = fifo.first_line().await;
     job.abort();

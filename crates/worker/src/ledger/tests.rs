@@ -61,7 +61,8 @@ impl Rig {
     fn live_until(&mut self, until_ms: u64) -> Vec<(u64, Done)> {
         let mut done = Vec::new();
         for _ in 0..1000 {
-            let Some(deadline) = self.ledger.next_deadline().filter(|deadline| *deadline <= at(until_ms)) else {
+            let Some(deadline) = self.ledger.next_deadline().filter(|deadline| *deadline <= at(until_ms))
+            else {
                 return done;
             };
             let now_ms = deadline.as_nanos() / 1_000_000;
@@ -129,7 +130,10 @@ fn a_lease_that_is_not_renewed_is_over_exactly_at_its_end() {
     assert!(done.iter().all(|(_, done)| matches!(done, Done::Beat(..))), "{done:?}");
     assert_eq!(rig.live_until(19_000), [(19_000, Done::Output(over(job)))]);
     let done = rig.live_until(100_000);
-    assert!(!done.is_empty() && done.iter().all(|(_, done)| matches!(done, Done::Beat(..))), "told once, asked on: {done:?}");
+    assert!(
+        !done.is_empty() && done.iter().all(|(_, done)| matches!(done, Done::Beat(..))),
+        "told once, asked on: {done:?}"
+    );
     assert_eq!(rig.input(100_001, Input::Lost(job)), [lost(job)]);
     assert_eq!(rig.live_until(200_000), [], "a lost job is not beaten for");
 }
@@ -144,12 +148,20 @@ fn what_ends_after_its_lease_was_over_counts_unless_the_server_said_lost() {
     rig.input(1_000, Input::Disconnected);
     rig.live_until(18_000);
     rig.input(30_000, Input::Connected);
-    assert_eq!(rig.frame(30_000).beat, Some((1, vec![deaf, polite, gone])), "the server is asked about all three");
+    assert_eq!(
+        rig.frame(30_000).beat,
+        Some((1, vec![deaf, polite, gone])),
+        "the server is asked about all three"
+    );
     rig.answer_beat(30_010, 1, &[deaf, polite]);
     rig.input(30_010, Input::Lost(gone));
     assert_eq!(rig.complete(30_020, deaf), [ended(deaf, completed())]);
     let input = Input::Finished { hold: polite, ended: failure("interrupted") };
-    assert_eq!(rig.input(30_030, input), [ended(polite, Outcome::HandedBack)], "the interruption was not its fault");
+    assert_eq!(
+        rig.input(30_030, input),
+        [ended(polite, Outcome::HandedBack)],
+        "the interruption was not its fault"
+    );
     assert_eq!(rig.complete(30_040, gone), [Output::Ended { hold: gone, outcome: None }]);
 }
 
