@@ -27,7 +27,11 @@ pub struct Process {
 
 impl Process {
     /// Starts the `tenure` binary `exe` with these arguments; its talk goes to `log`.
-    pub fn start<S: AsRef<OsStr>>(exe: &Path, args: impl IntoIterator<Item = S>, log: &Path) -> Result<Process> {
+    pub fn start<S: AsRef<OsStr>>(
+        exe: &Path,
+        args: impl IntoIterator<Item = S>,
+        log: &Path,
+    ) -> Result<Process> {
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         let mut child = Command::new(exe)
             .args(args)
@@ -70,7 +74,6 @@ impl Process {
             Err(_) => bail!("a process did not end within {PATIENCE:?}"),
         }
     }
-
 
     fn pid(&self) -> Result<Pid> {
         self.child.id().and_then(|pid| Pid::from_raw(pid as i32)).context("the process has ended already")

@@ -19,7 +19,8 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         return api.tell(Event::Claimed { session, asked: limit, answer }).await;
     };
     let lease = api.config.lease_default;
-    let answer = api.store.claim(Claim { holder: to.worker.clone(), queues, limit: limit as usize, lease }).await;
+    let answer =
+        api.store.claim(Claim { holder: to.worker.clone(), queues, limit: limit as usize, lease }).await;
     let claimed = match answer {
         Ok(claimed) => claimed,
         Err(error) => {
@@ -62,7 +63,9 @@ pub(crate) async fn reap(api: Arc<Api>, limit: usize, not_after: Instant) {
             return Ok(0);
         }
         if api.clock.monotonic() > not_after {
-            return Err(StoreError::Unavailable("the server stood still before this rescue could begin".to_owned()));
+            return Err(StoreError::Unavailable(
+                "the server stood still before this rescue could begin".to_owned(),
+            ));
         }
         let reaped = api.store.reap(expired).await?;
         api.note_reaped(&reaped).await;
@@ -80,7 +83,10 @@ pub(crate) async fn purge(api: Arc<Api>, limit: usize) {
 
 /// Gives holders back the time during which we did not listen.
 pub(crate) async fn extend_leases(api: Arc<Api>, by: Duration) {
-    warn!(stalled_ms = by.as_millis() as u64, "this server or its store stood still; leases are extended and rescue pauses");
+    warn!(
+        stalled_ms = by.as_millis() as u64,
+        "this server or its store stood still; leases are extended and rescue pauses"
+    );
     api.metrics.stalls.inc();
     api.metrics.stalled_seconds.inc_by(by.as_secs_f64());
     let answer = api.store.extend_leases(by).await;

@@ -27,11 +27,15 @@ pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
     let jobs = JobsServer::new(Door(Arc::clone(api)));
     let work = WorkServer::new(Door(Arc::clone(api)));
     let queues = QueuesServer::new(Door(Arc::clone(api)));
-    tonic::service::Routes::new(jobs.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(work.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX))
-        .add_service(queues)
-        .prepare()
-        .into_axum_router()
+    tonic::service::Routes::new(
+        jobs.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX),
+    )
+    .add_service(
+        work.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX),
+    )
+    .add_service(queues)
+    .prepare()
+    .into_axum_router()
 }
 
 fn reply<T>(answer: crate::api::Answer<T>) -> Reply<T> {
@@ -79,7 +83,9 @@ impl Jobs for Door {
                         Ok(event) if wanted.matches(&event) => return Some((Ok(event), events)),
                         Ok(_) => {}
                         Err(RecvError::Lagged(missed)) => {
-                            let status = Status::data_loss(format!("too slow: {missed} events were dropped; watch again"));
+                            let status = Status::data_loss(format!(
+                                "too slow: {missed} events were dropped; watch again"
+                            ));
                             return Some((Err(status), events));
                         }
                         Err(RecvError::Closed) => return None,

@@ -6,16 +6,17 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::Clock;
+use model::{Clock, QueueName};
 use schedule::dispatch::{self, Dispatcher};
 use schedule::upkeep::{self, Duty, Upkeep};
+use store::Deadlines;
 use tokio::sync::mpsc;
 use tracing::warn;
 
 use crate::EVENTS_MAX;
 use crate::api::Api;
 use crate::duties;
-use crate::event::Event;
+use crate::event::{Event, Leases};
 
 /// How long to sleep when no machine names a deadline; any event wakes the loop earlier.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -43,11 +44,12 @@ impl Heart {
     /// Beats until the inbox closes or the task is dropped.
     pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
         let longest_lease = self.longest_lease().await;
-        self.upkeep.handle(self.now(), upkeep::Input::Started { longest_lease });
+        self.keep(upkeep::Input::Started { longest_lease });
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             self.act();
-            let deadline = self.dispatcher.next_deadline().into_iter().chain(self.upkeep.next_deadline()).min();
+            let deadline =
+                self.dispatcher.next_deadline().into_iter().chain(self.upkeep.next_deadline()).min();
             let sleep = deadline.map_or(IDLE, |at| at.since(self.now()));
             tokio::select! {
                 biased;
@@ -72,7 +74,7 @@ impl Heart {
         if (offset - self.wall_offset).abs() > WALL_STEP_MIN.as_millis() as i64 {
             warn!(by_ms = offset - self.wall_offset, "the wall clock was stepped; leases are not affected");
             self.wall_offset = offset;
-            self.upkeep.handle(self.now(), upkeep::Input::WallStepped);
+            self.keep(upkeep::Input::WallStepped);
         }
     }
 
@@ -89,70 +91,59 @@ impl Heart {
 
     fn hear(&mut self, event: Event) {
         use dispatch::Input as Dispatch;
-        let now = self.now();
+        use upkeep::Input as Keep;
         match event {
-            Event::Joined { session, queues } => self.dispatcher.handle(now, Dispatch::Joined { session, queues }),
-            Event::Credits { session, add } => self.dispatcher.handle(now, Dispatch::Credits { session, add }),
-            Event::Left { session } => self.dispatcher.handle(now, Dispatch::Left { session }),
-            Event::Ready { queues } => {
-                for queue in queues {
-                    self.dispatcher.handle(now, Dispatch::Ready { queue });
-                }
-            }
-            Event::RunDue { in_ } => self.upkeep.handle(now, upkeep::Input::RunDue { after: in_ }),
-            Event::LeasesGranted { leases } => {
-                for lease in leases {
-                    self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease });
-                }
-            }
+            Event::Joined { session, queues } => self.dispatch(Dispatch::Joined { session, queues }),
+            Event::Credits { session, add } => self.dispatch(Dispatch::Credits { session, add }),
+            Event::Left { session } => self.dispatch(Dispatch::Left { session }),
+            Event::Ready { queues } => self.ready(queues),
+            Event::RunDue { in_ } => self.keep(Keep::RunDue { after: in_ }),
+            Event::LeasesGranted { leases } => self.granted(leases),
             Event::Claimed { session, asked, answer: Ok(granted) } => {
-                // The shortest sets the timer, the longest how long a rescue pauses after a stall.
-                for lease in granted.leases {
-                    self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease });
-                }
-                self.dispatcher.handle(now, Dispatch::ClaimDone { session, asked, got: granted.jobs });
+                self.granted(granted.leases);
+                self.dispatch(Dispatch::ClaimDone { session, asked, got: granted.jobs });
             }
             Event::Claimed { session, asked, answer: Err(_) } => {
-                self.dispatcher.handle(now, Dispatch::ClaimFailed { session, asked });
+                self.dispatch(Dispatch::ClaimFailed { session, asked });
             }
-            Event::Promoted { limit, answer } => match answer {
-                Ok((count, ready)) => {
-                    for queue in ready {
-                        self.dispatcher.handle(now, Dispatch::Ready { queue });
-                    }
-                    self.upkeep.handle(now, upkeep::Input::Promoted { count, limit });
-                }
-                Err(_) => self.failed(Duty::Promote),
-            },
-            Event::Reaped { limit, answer } => match answer {
-                Ok(found) => self.upkeep.handle(now, upkeep::Input::ReapDone { found, limit }),
-                Err(_) => self.failed(Duty::Reap),
-            },
-            Event::Purged { limit, answer } => match answer {
-                Ok(removed) => self.upkeep.handle(now, upkeep::Input::PurgeDone { removed, limit }),
-                Err(_) => self.failed(Duty::Purge),
-            },
-            Event::Extended { answer } => match answer {
-                Ok(_) => self.upkeep.handle(now, upkeep::Input::Extended),
-                Err(_) => self.failed(Duty::Extend),
-            },
-            Event::Deadlines { answer } => match answer {
-                Ok(deadlines) => self.upkeep.handle(
-                    now,
-                    upkeep::Input::Deadlines {
-                        next_run_in: deadlines.next_run_in,
-                        next_lease_in: deadlines.next_lease_in,
-                        longest_lease: deadlines.longest_lease,
-                    },
-                ),
-                Err(_) => self.failed(Duty::Read),
-            },
-            Event::StoreStalled { for_ } => self.upkeep.handle(now, upkeep::Input::StoreStalled { lasted: for_ }),
+            Event::Promoted { limit, answer: Ok((count, queues)) } => {
+                self.ready(queues);
+                self.keep(Keep::Promoted { count, limit });
+            }
+            Event::Promoted { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Promote }),
+            Event::Reaped { limit, answer: Ok(found) } => self.keep(Keep::ReapDone { found, limit }),
+            Event::Reaped { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Reap }),
+            Event::Purged { limit, answer: Ok(removed) } => self.keep(Keep::PurgeDone { removed, limit }),
+            Event::Purged { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Purge }),
+            Event::Extended { answer: Ok(_) } => self.keep(Keep::Extended),
+            Event::Extended { answer: Err(_) } => self.keep(Keep::Failed { duty: Duty::Extend }),
+            Event::Deadlines { answer: Ok(Deadlines { next_run_in, next_lease_in, longest_lease }) } => {
+                self.keep(Keep::Deadlines { next_run_in, next_lease_in, longest_lease });
+            }
+            Event::Deadlines { answer: Err(_) } => self.keep(Keep::Failed { duty: Duty::Read }),
+            Event::StoreStalled { for_ } => self.keep(Keep::StoreStalled { lasted: for_ }),
         }
     }
 
-    fn failed(&mut self, duty: Duty) {
-        self.upkeep.handle(self.now(), upkeep::Input::Failed { duty });
+    fn ready(&mut self, queues: Vec<QueueName>) {
+        for queue in queues {
+            self.dispatch(dispatch::Input::Ready { queue });
+        }
+    }
+
+    /// The shortest lease sets the timer, the longest how long rescue pauses after a stall.
+    fn granted(&mut self, leases: Leases) {
+        for lease in leases {
+            self.keep(upkeep::Input::LeaseGranted { lease });
+        }
+    }
+
+    fn dispatch(&mut self, input: dispatch::Input) {
+        self.dispatcher.handle(self.now(), input);
+    }
+
+    fn keep(&mut self, input: upkeep::Input) {
+        self.upkeep.handle(self.now(), input);
     }
 
     /// Does what the machines say. Every duty runs in a task of its own and answers with an event.
@@ -164,7 +155,9 @@ impl Heart {
             let api = Arc::clone(&self.api);
             match output {
                 upkeep::Output::Promote { limit } => tokio::spawn(duties::promote(api, limit)),
-                upkeep::Output::Reap { limit, not_after } => tokio::spawn(duties::reap(api, limit, not_after)),
+                upkeep::Output::Reap { limit, not_after } => {
+                    tokio::spawn(duties::reap(api, limit, not_after))
+                }
                 upkeep::Output::Purge { limit } => tokio::spawn(duties::purge(api, limit)),
                 upkeep::Output::ExtendLeases { by } => tokio::spawn(duties::extend_leases(api, by)),
                 upkeep::Output::ReadDeadlines => tokio::spawn(duties::read_deadlines(api)),

@@ -46,7 +46,9 @@ pub(crate) fn routes(api: &Arc<Api>) -> Router {
         .route("/v1/work/renew", post(renew))
         .route("/v1/work/finish", post(finish))
         .route("/v1/work/progress", post(progress))
-        .fallback(|| async { problem(&ApiError::not_found("there is nothing at this path; GET / lists what there is")) })
+        .fallback(|| async {
+            problem(&ApiError::not_found("there is nothing at this path; GET / lists what there is"))
+        })
         .method_not_allowed_fallback(|| async {
             let error = ApiError::invalid("this path does not take this method; GET / lists what there is");
             with_status(&error, StatusCode::METHOD_NOT_ALLOWED)
@@ -100,7 +102,8 @@ async fn metrics(State(api): Shared) -> Response {
 
 async fn enqueue(State(api): Shared, body: Bytes) -> Response {
     // The shape is chosen first, so that the error names the field that is wrong.
-    let is_batch = serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|value| value.get("jobs").is_some());
+    let is_batch =
+        serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|value| value.get("jobs").is_some());
     let request = if is_batch {
         parse(&body)
     } else {
@@ -128,14 +131,22 @@ struct ListQuery {
     cursor: String,
 }
 
-async fn list(State(api): Shared, query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>) -> Response {
+async fn list(
+    State(api): Shared,
+    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
+) -> Response {
     let query = match query {
         Ok(Query(query)) => query,
         Err(error) => return problem(&ApiError::invalid(error.body_text())),
     };
     let states = query.state.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
-    let request =
-        wire::ListJobsRequest { queue: query.queue, kind: query.kind, states, limit: query.limit, cursor: query.cursor };
+    let request = wire::ListJobsRequest {
+        queue: query.queue,
+        kind: query.kind,
+        states,
+        limit: query.limit,
+        cursor: query.cursor,
+    };
     answer(api.list(request).await)
 }
 
@@ -183,7 +194,11 @@ async fn cancel(State(api): Shared, body: Bytes) -> Response {
 async fn cancel_one(State(api): Shared, Path(id): Path<String>) -> Response {
     answer(api.cancel(wire::CancelRequest { ids: vec![id] }).await.and_then(|response| {
         let one = response.jobs.into_iter().next().expect("one answer for each id");
-        if one.answer == "unknown" { Err(ApiError::not_found(format!("there is no job {}", one.id))) } else { Ok(one) }
+        if one.answer == "unknown" {
+            Err(ApiError::not_found(format!("there is no job {}", one.id)))
+        } else {
+            Ok(one)
+        }
     }))
 }
 
@@ -198,7 +213,10 @@ async fn retry_one(State(api): Shared, Path(id): Path<String>) -> Response {
         let refused = |why: String| Err(ApiError::new(model::ErrorKind::Refused, why));
         match one.answer.as_str() {
             "unknown" => Err(ApiError::not_found(format!("there is no job {}", one.id))),
-            "not_ended" => refused(format!("job {} is {}; only dead or cancelled jobs can be retried", one.id, one.state)),
+            "not_ended" => refused(format!(
+                "job {} is {}; only dead or cancelled jobs can be retried",
+                one.id, one.state
+            )),
             "key_taken" => refused(format!("the unique key of job {} is taken by another job now", one.id)),
             _ => Ok(one),
         }
@@ -242,7 +260,8 @@ async fn progress(State(api): Shared, body: Bytes) -> Response {
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
-    serde_json::from_slice(body).map_err(|error| ApiError::invalid(format!("the body is not the JSON expected here: {error}")))
+    serde_json::from_slice(body)
+        .map_err(|error| ApiError::invalid(format!("the body is not the JSON expected here: {error}")))
 }
 
 fn answer<T: Serialize>(answer: Answer<T>) -> Response {

@@ -108,17 +108,50 @@ impl Metrics {
         r.register("jobs_dead", "Jobs buried", self.dead.clone());
         r.register("jobs_cancelled", "Jobs called off", self.cancelled.clone());
         r.register("jobs_handed_back", "Jobs given back unharmed", self.handed_back.clone());
-        r.register("stale_writes_refused", "Writes of holders that had lost the job", self.stale_writes.clone());
-        r.register_with_unit("job_duration", "Claim to accepted report", Unit::Seconds, self.job_duration.clone());
-        r.register_with_unit("enqueue_to_start", "Ready to claimed", Unit::Seconds, self.enqueue_to_start.clone());
+        r.register(
+            "stale_writes_refused",
+            "Writes of holders that had lost the job",
+            self.stale_writes.clone(),
+        );
+        r.register_with_unit(
+            "job_duration",
+            "Claim to accepted report",
+            Unit::Seconds,
+            self.job_duration.clone(),
+        );
+        r.register_with_unit(
+            "enqueue_to_start",
+            "Ready to claimed",
+            Unit::Seconds,
+            self.enqueue_to_start.clone(),
+        );
         r.register_with_unit("rescue", "Lease over to taken back", Unit::Seconds, self.rescue.clone());
         r.register("workers", "Connected workers", self.workers.clone());
-        r.register("own_stalls", "Times this server found that it, or its store, had stood still", self.stalls.clone());
-        r.register_with_unit("own_stalled", "Time this server stood still", Unit::Seconds, self.stalled_seconds.clone());
-        r.register_with_unit("store_commit", "Duration of store commits", Unit::Seconds, self.store_commit.clone());
+        r.register(
+            "own_stalls",
+            "Times this server found that it, or its store, had stood still",
+            self.stalls.clone(),
+        );
+        r.register_with_unit(
+            "own_stalled",
+            "Time this server stood still",
+            Unit::Seconds,
+            self.stalled_seconds.clone(),
+        );
+        r.register_with_unit(
+            "store_commit",
+            "Duration of store commits",
+            Unit::Seconds,
+            self.store_commit.clone(),
+        );
         r.register("store_batch_size", "Requests that shared one commit", self.store_batch.clone());
         r.register("queue_size", "Jobs by queue and state", self.queue_size.clone());
-        r.register_with_unit("queue_oldest", "Age of the oldest available job", Unit::Seconds, self.queue_oldest.clone());
+        r.register_with_unit(
+            "queue_oldest",
+            "Age of the oldest available job",
+            Unit::Seconds,
+            self.queue_oldest.clone(),
+        );
     }
 
     /// Notes one commit of the store; given to the store as a hook.

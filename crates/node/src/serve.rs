@@ -33,7 +33,11 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Serves until `shutdown`, then tells workers goodbye and waits for open requests.
-pub(crate) async fn serve(api: Arc<Api>, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+pub(crate) async fn serve(
+    api: Arc<Api>,
+    listener: TcpListener,
+    shutdown: CancellationToken,
+) -> io::Result<()> {
     let service = TowerToHyperService::new(grpc::routes(&api).fallback_service(http::routes(&api)));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
@@ -63,7 +67,8 @@ pub(crate) async fn serve(api: Arc<Api>, listener: TcpListener, shutdown: Cancel
             },
         };
         let _ = stream.set_nodelay(true);
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone()).into_owned();
+        let connection =
+            builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone()).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {
             if let Err(error) = connection.await {

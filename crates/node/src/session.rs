@@ -30,7 +30,10 @@ where
         Some(frame) => frame?,
         None => return Err(ApiError::invalid("the stream ended before its first frame")),
     };
-    let hello = first.hello.clone().ok_or_else(|| ApiError::invalid("the first frame of a session must carry a hello"))?;
+    let hello = first
+        .hello
+        .clone()
+        .ok_or_else(|| ApiError::invalid("the first frame of a session must carry a hello"))?;
     let worker = convert::worker(&hello.worker)?;
     let queues = convert::queues(&hello.queues)?;
     check_credits(hello.slots.max(first.credits))?;
@@ -146,7 +149,8 @@ impl Gathered {
         }
         if !self.reports.is_empty() {
             let answers = api.finish_reports(worker, self.reports).await?;
-            answer.reports = answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
+            answer.reports =
+                answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
         }
         if let Some(number) = self.beats.last() {
             let (renewals, stops) = beat(api, worker, self.holds).await?;
@@ -167,7 +171,11 @@ impl Gathered {
     }
 }
 
-async fn beat(api: &Api, worker: &WorkerKey, mut holds: Vec<Hold>) -> Answer<(Vec<wire::Renewal>, Vec<wire::Stop>)> {
+async fn beat(
+    api: &Api,
+    worker: &WorkerKey,
+    mut holds: Vec<Hold>,
+) -> Answer<(Vec<wire::Renewal>, Vec<wire::Stop>)> {
     holds.sort();
     holds.dedup();
     let answers = api.renew_holds(worker, holds.clone()).await?;

@@ -61,6 +61,9 @@ mod tests {
             reported += health.observe(at(beat * 300), at(beat * 300 + 10), false).unwrap_or_default();
         }
         reported += health.observe(at(6_000), at(6_010), true).unwrap_or_default();
-        assert!(reported >= Duration::from_secs(5) && reported <= Duration::from_millis(6_010), "{reported:?}");
+        assert!(
+            reported >= Duration::from_secs(5) && reported <= Duration::from_millis(6_010),
+            "{reported:?}"
+        );
     }
 }

@@ -43,7 +43,8 @@ pub(crate) struct Wanted {
 
 impl Wanted {
     pub(crate) fn matches(&self, event: &JobEvent) -> bool {
-        let matches_queue = self.filter.queue.as_ref().map(QueueName::as_str).is_none_or(|queue| queue == event.queue);
+        let matches_queue =
+            self.filter.queue.as_ref().map(QueueName::as_str).is_none_or(|queue| queue == event.queue);
         let matches_kind = self.filter.kind.as_ref().map(Kind::as_str).is_none_or(|kind| kind == event.kind);
         let matches_id = self.ids.is_empty() || event.id.parse().is_ok_and(|id| self.ids.contains(&id));
         matches_queue && matches_kind && matches_id

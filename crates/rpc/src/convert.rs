@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    Fence, Hold, Invalid, Job, JobId, Kind, Limits, NewJob, Outcome, QueueName, QueuePatch, Report, Retry, RetryPolicy, State,
-    UniqueKey, UniqueScope, WallTime, When, WorkerKey,
+    Fence, Hold, Invalid, Job, JobId, Kind, Limits, NewJob, Outcome, QueueName, QueuePatch, Report, Retry,
+    RetryPolicy, State, UniqueKey, UniqueScope, WallTime, When, WorkerKey,
 };
 use store::{Cancelled, Claimed, Finished, JobFilter, Progress, QueueStats, Redriven};
 
@@ -30,8 +30,12 @@ pub fn new_job(job: wire::NewJob, fresh_id: impl FnOnce() -> JobId) -> Result<Ne
         kind: kind(&job.kind)?,
         payload: job.payload,
         content_type: non_empty(job.content_type).unwrap_or_else(|| NewJob::CONTENT_TYPE_DEFAULT.to_owned()),
-        priority: i16::try_from(job.priority)
-            .map_err(|_| Invalid::new(format!("priority {} is out of range; choose between -32768 and 32767", job.priority)))?,
+        priority: i16::try_from(job.priority).map_err(|_| {
+            Invalid::new(format!(
+                "priority {} is out of range; choose between -32768 and 32767",
+                job.priority
+            ))
+        })?,
         when,
         max_attempts: job.max_attempts,
         max_lost: job.max_lost,
@@ -98,7 +102,9 @@ pub fn report(report: wire::Report, limits: &Limits) -> Result<Report, Invalid> 
         "dead" => Outcome::Failed { error: report.error, retry: Retry::Never },
         "handed_back" => Outcome::HandedBack,
         other => {
-            return Err(Invalid::new(format!("outcome {other:?} is not one of completed, failed, dead, handed_back")));
+            return Err(Invalid::new(format!(
+                "outcome {other:?} is not one of completed, failed, dead, handed_back"
+            )));
         }
     };
     Ok(Report { hold: hold(&report.job, report.fence)?, outcome })
@@ -113,7 +119,10 @@ pub fn progress(note: wire::ProgressNote, limits: &Limits) -> Result<Progress, I
         if let Some(bytes) = bytes
             && bytes.len() > bytes_max
         {
-            return Err(Invalid::new(format!("{what} has {} bytes; at most {bytes_max} are allowed", bytes.len())));
+            return Err(Invalid::new(format!(
+                "{what} has {} bytes; at most {bytes_max} are allowed",
+                bytes.len()
+            )));
         }
     }
     Ok(Progress { hold: hold(&note.job, note.fence)?, note: note.note, checkpoint: note.checkpoint })

@@ -100,7 +100,10 @@ impl From<ApiError> for Status {
         let metadata = status.metadata_mut();
         metadata.insert(KIND_KEY, error.kind.word().parse().expect("kind words are plain ASCII"));
         if let Some(span) = error.retry_after {
-            metadata.insert(RETRY_AFTER_KEY, span.as_millis().to_string().parse().expect("digits are plain ASCII"));
+            metadata.insert(
+                RETRY_AFTER_KEY,
+                span.as_millis().to_string().parse().expect("digits are plain ASCII"),
+            );
         }
         status
     }
@@ -147,7 +150,8 @@ mod tests {
     #[test]
     fn every_kind_survives_the_way_over_grpc() {
         for (kind, code, status, _) in TABLE {
-            let error = ApiError { kind, message: "why".into(), retry_after: Some(Duration::from_millis(250)) };
+            let error =
+                ApiError { kind, message: "why".into(), retry_after: Some(Duration::from_millis(250)) };
             assert_eq!(error.http_status(), status);
             let over_the_wire = Status::from(error.clone());
             assert_eq!(over_the_wire.code(), code);

@@ -62,13 +62,17 @@ pub fn to_value(bytes: &Bytes) -> Value {
 pub fn from_value(value: &Value) -> Result<Bytes, String> {
     if is_base64_object(value) {
         let text = value[BASE64_KEY].as_str().unwrap_or_default();
-        return base64_decode(text).map(Bytes::from).ok_or_else(|| "base64 is not valid standard base64".to_owned());
+        return base64_decode(text)
+            .map(Bytes::from)
+            .ok_or_else(|| "base64 is not valid standard base64".to_owned());
     }
     Ok(Bytes::from(value.to_string()))
 }
 
 fn is_base64_object(value: &Value) -> bool {
-    value.as_object().is_some_and(|object| object.len() == 1 && object.get(BASE64_KEY).is_some_and(Value::is_string))
+    value
+        .as_object()
+        .is_some_and(|object| object.len() == 1 && object.get(BASE64_KEY).is_some_and(Value::is_string))
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -76,7 +80,8 @@ const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwx
 fn base64_encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
-        let word = chunk.iter().fold(0u32, |word, byte| (word << 8) | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        let word =
+            chunk.iter().fold(0u32, |word, byte| (word << 8) | u32::from(*byte)) << (8 * (3 - chunk.len()));
         for place in 0..4 {
             if place <= chunk.len() {
                 text.push(ALPHABET[(word >> (18 - 6 * place)) as usize & 63] as char);
@@ -115,7 +120,9 @@ mod tests {
 
     #[test]
     fn base64_follows_the_standard() {
-        for (plain, text) in [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")] {
+        for (plain, text) in
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
+        {
             assert_eq!(base64_encode(plain.as_bytes()), text);
             assert_eq!(base64_decode(text).as_deref(), Some(plain.as_bytes()));
         }
@@ -127,14 +134,17 @@ mod tests {
     #[test]
     fn any_bytes_survive_the_way_through_json() {
         let all: Vec<u8> = (0..=255).collect();
-        for bytes in [&b""[..], b"{\"a\": [1, 2]}", b"plain text", b"\"text\"", b"{\"base64\":\"Zg==\"}", b"3.5", &all] {
+        for bytes in
+            [&b""[..], b"{\"a\": [1, 2]}", b"plain text", b"\"text\"", b"{\"base64\":\"Zg==\"}", b"3.5", &all]
+        {
             let bytes = Bytes::copy_from_slice(bytes);
             let back = match to_value(&bytes) {
                 Value::Null => Bytes::new(),
                 value => from_value(&value).unwrap(),
             };
             // JSON may lose white space, nothing else.
-            let same = serde_json::from_slice::<Value>(&back).ok() == serde_json::from_slice::<Value>(&bytes).ok();
+            let same =
+                serde_json::from_slice::<Value>(&back).ok() == serde_json::from_slice::<Value>(&bytes).ok();
             assert!(back == bytes || same, "{bytes:?} became {back:?}");
         }
     }

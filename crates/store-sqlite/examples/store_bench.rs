@@ -37,7 +37,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
         COMMITS.lock().expect("nobody panics with it").clear();
         let enqueue = enqueue(&store, &plan, plan.jobs, "default", 0, When::Now).await?;
         let (claim, finish) = claim_and_finish(&store, &plan).await?;
-        println!("enqueue {enqueue}   claim {claim}   finish {finish}   claim+finish {}", claim.then(&finish));
+        println!(
+            "enqueue {enqueue}   claim {claim}   finish {finish}   claim+finish {}",
+            claim.then(&finish)
+        );
         println!("    commits {}", commit_times());
     }
     println!("purge {}", purge(&store).await?);
@@ -97,10 +100,15 @@ async fn rescue(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let store = open(scratch.path(), plan)?;
     enqueue(&store, plan, HOLDERS * HELD_BY_EACH, "default", 0, When::Now).await?;
     for by_name in [false, true] {
-        let holders: Vec<WorkerKey> =
-            (0..HOLDERS).map(|n| WorkerKey::new(&format!("worker-{by_name}-{n}"))).collect::<Result<_, _>>()?;
+        let holders: Vec<WorkerKey> = (0..HOLDERS)
+            .map(|n| WorkerKey::new(&format!("worker-{by_name}-{n}")))
+            .collect::<Result<_, _>>()?;
         for holder in &holders {
-            let claim = Claim { holder: holder.clone(), lease: Duration::from_millis(1), ..claim("default", HELD_BY_EACH) };
+            let claim = Claim {
+                holder: holder.clone(),
+                lease: Duration::from_millis(1),
+                ..claim("default", HELD_BY_EACH)
+            };
             store.claim(claim).await?;
         }
         let deadlines = Instant::now();
@@ -146,7 +154,9 @@ async fn enqueue(
     let payload = Bytes::from(vec![b'x'; plan.payload]);
     let kind = Kind::new("send.mail")?;
     let queue = QueueName::new(queue)?;
-    let mut random = 0x9e37_79b9_7f4a_7c15_u64 ^ Instant::now().elapsed().as_nanos() as u64 ^ writer_cpu().as_nanos() as u64;
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64
+        ^ Instant::now().elapsed().as_nanos() as u64
+        ^ writer_cpu().as_nanos() as u64;
     let mut under_way = JoinSet::new();
     let meter = Meter::start();
     for start in (0..jobs).step_by(plan.batch) {
@@ -200,8 +210,7 @@ async fn purge(store: &Arc<SqliteStore>) -> Result<Rate, Box<dyn Error>> {
 }
 
 fn open(dir: &Path, plan: &Plan) -> Result<Arc<SqliteStore>, Box<dyn Error>> {
-    let on_commit: OnCommit =
-        Arc::new(|took, _| COMMITS.lock().expect("nobody panics with it").push(took));
+    let on_commit: OnCommit = Arc::new(|took, _| COMMITS.lock().expect("nobody panics with it").push(took));
     let options = SqliteOptions { fsync: plan.fsync, on_commit: Some(on_commit), ..SqliteOptions::new(dir) };
     Ok(Arc::new(SqliteStore::open(options, Arc::new(SystemClock))?))
 }

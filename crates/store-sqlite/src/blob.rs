@@ -60,7 +60,8 @@ pub(crate) fn get(db: &Db, row: &Row<'_>, column: usize) -> Result<Option<Bytes>
         ValueRef::Null => Ok(None),
         ValueRef::Integer(no) => {
             let mut select = db.prepare(SELECT)?;
-            let bytes = select.query_row([no], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
+            let bytes =
+                select.query_row([no], |row| Ok(Bytes::copy_from_slice(row.get_ref(0)?.as_blob()?)))?;
             Ok(Some(bytes))
         }
         value => Ok(Some(Bytes::copy_from_slice(value.as_blob().map_err(rusqlite::Error::from)?))),

@@ -52,7 +52,7 @@ impl Verb for Cancel {
                 None if state.is_terminal() => Cancelled::AlreadyEnded(state),
                 None => Cancelled::Now,
             };
-            if found.insert(id, answer) .is_none() && !state.is_terminal() && state != State::Running {
+            if found.insert(id, answer).is_none() && !state.is_terminal() && state != State::Running {
                 tx.books.moves.shift(row.get(2)?, state, State::Cancelled);
             }
         }

@@ -129,6 +129,7 @@ fn compose(queues: usize) -> String {
     if queues == 1 {
         return head(PICK, 0);
     }
-    let heads: Vec<String> = (0..queues).map(|place| format!("SELECT * FROM ({})", head(PICK, place))).collect();
+    let heads: Vec<String> =
+        (0..queues).map(|place| format!("SELECT * FROM ({})", head(PICK, place))).collect();
     PICK_OF_SEVERAL.replace("{heads}", &heads.join(" UNION ALL "))
 }

@@ -6,7 +6,9 @@ use std::borrow::Cow;
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 
-use crate::{blob, books, cancel, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew, time};
+use crate::{
+    blob, books, cancel, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew, time,
+};
 
 /// Prepared statements kept per connection; more than we have.
 const STATEMENTS_CACHED_MAX: usize = 256;

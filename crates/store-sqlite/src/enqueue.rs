@@ -58,10 +58,15 @@ impl Verb for Enqueue {
             let first: Option<Vec<u8>> =
                 db.prepare(FIRST_ANSWER)?.query_row([request.as_str()], |row| row.get(0)).optional()?;
             if let Some(first) = first {
-                return Ok(EnqueueAnswer { jobs: decode(&first), repeated: true, ..EnqueueAnswer::default() });
+                return Ok(EnqueueAnswer {
+                    jobs: decode(&first),
+                    repeated: true,
+                    ..EnqueueAnswer::default()
+                });
             }
         }
-        let mut answer = EnqueueAnswer { jobs: Vec::with_capacity(self.0.jobs.len()), ..EnqueueAnswer::default() };
+        let mut answer =
+            EnqueueAnswer { jobs: Vec::with_capacity(self.0.jobs.len()), ..EnqueueAnswer::default() };
         let mut ready = BTreeSet::new();
         let mut insert = db.prepare(INSERT)?;
         for new in &self.0.jobs {
@@ -122,7 +127,7 @@ fn enter(
         new.lease.map(row::micros),
         new.timeout.map(row::micros),
         new.retry.map(|policy| policy.to_string()),
-        new.unique_key.as_ref().map(|key| key.as_str()),
+        new.unique_key.as_ref().map(model::UniqueKey::as_str),
         new.unique_scope == UniqueScope::Retained,
         new.traceparent,
     ])?;
@@ -134,7 +139,7 @@ fn enter(
     if exists(db, new.id)? {
         return Ok(Enqueued { id: new.id, duplicate: true });
     }
-    let key = new.unique_key.as_ref().map(|key| key.as_str());
+    let key = new.unique_key.as_ref().map(model::UniqueKey::as_str);
     let owner: [u8; 16] = db.prepare(KEY_OWNER)?.query_row(params![queue_no, key], |row| row.get(0))?;
     Ok(Enqueued { id: JobId::from_bytes(owner), duplicate: true })
 }

@@ -50,7 +50,9 @@ pub enum OpenError {
         error: io::Error,
     },
     /// The linked SQLite can lose committed data (fixed in 3.51.3).
-    #[error("this program was built with SQLite {0}, which can lose committed data; build it with the bundled one")]
+    #[error(
+        "this program was built with SQLite {0}, which can lose committed data; build it with the bundled one"
+    )]
     UnsafeSqlite(&'static str),
     /// SQLite failed in another way.
     #[error("cannot open the database in {}: {error}; see that the disk has space and is healthy", .dir.display())]
@@ -119,14 +121,18 @@ impl Trouble {
         };
         let dir = dir.display();
         match error.sqlite_error_code() {
-            Some(ErrorCode::DiskFull) => StoreError::Unavailable(format!("disk is full; free space in {dir}")),
+            Some(ErrorCode::DiskFull) => {
+                StoreError::Unavailable(format!("disk is full; free space in {dir}"))
+            }
             Some(ErrorCode::SystemIoFailure) => {
                 StoreError::Unavailable(format!("cannot read or write in {dir} ({error}); check the disk"))
             }
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => StoreError::Unavailable(format!(
                 "the database in {dir} is locked by another program; close it, do not open a live database"
             )),
-            _ if self.is_outage() => StoreError::Unavailable(format!("cannot use the database in {dir} ({error})")),
+            _ if self.is_outage() => {
+                StoreError::Unavailable(format!("cannot use the database in {dir} ({error})"))
+            }
             _ => StoreError::Corrupt(format!("the database in {dir} gave an unexpected answer ({error})")),
         }
     }

@@ -72,8 +72,8 @@ impl<'a> Filter<'a> {
     pub(crate) fn of(filter: &'a JobFilter) -> Self {
         let states: &[State] = if filter.states.is_empty() { &State::ALL } else { &filter.states };
         Filter {
-            queue: filter.queue.as_ref().map(|queue| queue.as_str()),
-            kind: filter.kind.as_ref().map(|kind| kind.as_str()),
+            queue: filter.queue.as_ref().map(model::QueueName::as_str),
+            kind: filter.kind.as_ref().map(model::Kind::as_str),
             states: states.iter().fold(0, |bits, state| bits | 1 << *state as u8),
         }
     }

@@ -5,7 +5,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
 use std::time::Duration;
 
-use model::{Ending, Fence, Hold, JobId, LOST_REASON, LeaseTime, RetryPolicy, State, WallTime, WorkerKey, after_loss};
+use model::{
+    Ending, Fence, Hold, JobId, LOST_REASON, LeaseTime, RetryPolicy, State, WallTime, WorkerKey, after_loss,
+};
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, Params, params};
 use store::{Expired, Reaped, poison_reason};
@@ -85,11 +87,18 @@ pub(crate) fn register_functions(connection: &Connection) -> rusqlite::Result<()
 fn loss_delay(context: &Context<'_>) -> rusqlite::Result<Option<i64>> {
     let text: Option<String> = context.get(2)?;
     let policy: Option<RetryPolicy> = text.map(|text| text.parse()).transpose().map_err(user_error)?;
-    Ok(match after_loss(context.get(0)?, context.get(1)?, policy.unwrap_or_default(), Fence::new(context.get(3)?)) {
-        Ending::Bury => None,
-        Ending::Again => Some(-1),
-        Ending::Later(delay) => Some(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)),
-    })
+    Ok(
+        match after_loss(
+            context.get(0)?,
+            context.get(1)?,
+            policy.unwrap_or_default(),
+            Fence::new(context.get(3)?),
+        ) {
+            Ending::Bury => None,
+            Ending::Again => Some(-1),
+            Ending::Later(delay) => Some(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX)),
+        },
+    )
 }
 
 fn user_error(invalid: model::Invalid) -> rusqlite::Error {

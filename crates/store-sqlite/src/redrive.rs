@@ -73,7 +73,8 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> Result<Redriven, Trouble> {
     let Some((number, queue)) = seen else {
         return Ok(Redriven::Unknown);
     };
-    let state = State::from_number(number).ok_or_else(|| Trouble::Damaged(format!("there is no state {number}")))?;
+    let state =
+        State::from_number(number).ok_or_else(|| Trouble::Damaged(format!("there is no state {number}")))?;
     let again = db.prepare(REDRIVE)?.execute(params![id.as_bytes(), tx.now.wall.as_millis()])? == 1;
     if again {
         tx.books.moves.shift(queue, state, State::Available);

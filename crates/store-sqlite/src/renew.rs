@@ -56,11 +56,11 @@ impl Verb for Renew {
             let own: Option<i64> = row.get(2)?;
             let cancel = row.get(3)?;
             drop(rows);
-            let lease = own.map(row::duration).or(tx.books.queue(queue)?.settings.lease).unwrap_or(self.lease);
+            let lease =
+                own.map(row::duration).or(tx.books.queue(queue)?.settings.lease).unwrap_or(self.lease);
             let until = tx.now.lease + lease;
             let fence = hold.fence.get();
-            let held =
-                renew.execute(params![no, holder, fence, until.as_micros(), row::micros(lease)])? == 1;
+            let held = renew.execute(params![no, holder, fence, until.as_micros(), row::micros(lease)])? == 1;
             tx.books.stamped |= held;
             answers.push(if held { Renewed::Held { lease, cancel } } else { Renewed::Lost });
         }
@@ -102,8 +102,7 @@ fn keep(tx: &Tx<'_>, holder: i64, progress: &Progress) -> Result<bool, Trouble> 
     };
     let fence = progress.hold.fence.get();
     let note = progress.note.as_deref();
-    let kept =
-        db.prepare(PROGRESS)?.execute(params![job.as_bytes(), holder, fence, note, checkpoint])? == 1;
+    let kept = db.prepare(PROGRESS)?.execute(params![job.as_bytes(), holder, fence, note, checkpoint])? == 1;
     let unused = if kept { replaced.map(Stored::Apart) } else { checkpoint };
     if let Some(unused) = unused {
         blob::take_back(db, unused)?;

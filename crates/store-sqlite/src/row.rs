@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    Fence, Invalid, Job, JobId, LeaseTime, NewJob, QueueSettings, RetryPolicy, State, UniqueKey, UniqueScope, WallTime,
+    Fence, Invalid, Job, JobId, LeaseTime, NewJob, QueueSettings, RetryPolicy, State, UniqueKey, UniqueScope,
+    WallTime,
 };
 use rusqlite::Row;
 

@@ -8,8 +8,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::{Clock, Hold, Job, JobId, QueueName, QueuePatch, QueueSettings, Report, WorkerKey};
 use store::{
-    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Expired, Finished, JobFilter, JobStore, Page,
-    Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection, StoreError,
+    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Expired, Finished, JobFilter,
+    JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection,
+    StoreError,
 };
 use tokio::sync::mpsc;
 
@@ -60,7 +61,11 @@ impl SqliteStore {
         Self::open_with(options, clock, Mutations::new(replacements))
     }
 
-    fn open_with(options: SqliteOptions, clock: Arc<dyn Clock>, mutations: Mutations) -> Result<Self, OpenError> {
+    fn open_with(
+        options: SqliteOptions,
+        clock: Arc<dyn Clock>,
+        mutations: Mutations,
+    ) -> Result<Self, OpenError> {
         let opened = open::open(&options, clock, mutations)?;
         let (writes, requests) = mpsc::channel(INBOX_REQUESTS_MAX);
         let (reads, questions) = mpsc::channel(INBOX_QUESTIONS_MAX);

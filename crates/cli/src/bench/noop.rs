@@ -27,7 +27,11 @@ pub(crate) struct Args {
 
 /// Starts the worker process.
 pub(super) fn start(server: &str, concurrency: u32, log: &Path) -> Result<Process> {
-    Process::start(&this_program()?, ["bench-worker", "--server", server, "--concurrency", &concurrency.to_string()], log)
+    Process::start(
+        &this_program()?,
+        ["bench-worker", "--server", server, "--concurrency", &concurrency.to_string()],
+        log,
+    )
 }
 
 /// Runs in the worker process until SIGTERM, then prints the delays it saw, in nanoseconds, as one JSON array.
@@ -49,7 +53,11 @@ pub(super) async fn run(args: Args) -> Result<()> {
         .handle_raw("*", noop)
         .build()?;
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
-    worker.run_until(async move { term.recv().await; }).await;
+    worker
+        .run_until(async move {
+            term.recv().await;
+        })
+        .await;
     let delays = delays.lock().expect("no panic while holding the lock");
     println!("{}", serde_json::to_string(&*delays)?);
     Ok(())

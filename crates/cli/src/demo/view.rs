@@ -8,8 +8,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use rpc::wire;
 
 use super::WORKERS;
-use crate::effects::{self, What};
 use super::verdict::Verdict;
+use crate::effects::{self, What};
 
 /// How often the workers' logs are read for the picture.
 const LOOK: Duration = Duration::from_millis(200);

@@ -76,8 +76,10 @@ pub(crate) async fn run(args: Args) -> Result<Exit> {
         .build()?;
     let mut term = signal(SignalKind::terminate())?;
     println!("ready");
-    worker.run_until(async move {
+    worker
+        .run_until(async move {
             term.recv().await;
-        }).await;
+        })
+        .await;
     Ok(Exit::Done)
 }

@@ -44,15 +44,23 @@ async fn payload_environment_result_and_exit_codes_go_both_ways() {
         ids.push(enqueue(&fleet, job(payload)).await);
     }
     let jobs = fleet.ended(&ids).await;
-    let told: serde_json::Value = serde_json::from_slice(jobs[0].result.as_ref().expect("a result")).expect("JSON");
+    let told: serde_json::Value =
+        serde_json::from_slice(jobs[0].result.as_ref().expect("a result")).expect("JSON");
     assert_eq!(told["job"], serde_json::json!(jobs[0].id));
-    assert_eq!((&told["fence"], &told["queue"], &told["kind"]), (&serde_json::json!(jobs[0].fence), &"q".into(), &"k".into()));
+    assert_eq!(
+        (&told["fence"], &told["queue"], &told["kind"]),
+        (&serde_json::json!(jobs[0].fence), &"q".into(), &"k".into())
+    );
     let end = |job: &wire::Job| (job.state.clone(), job.attempt);
     assert_eq!(end(&jobs[1]), ("dead".to_owned(), 1));
     assert!(jobs[1].last_error.contains("bad data"), "{}", jobs[1].last_error);
     assert_eq!(end(&jobs[2]), ("completed".to_owned(), 2));
     assert_eq!(end(&jobs[3]), ("dead".to_owned(), 2));
-    assert!(jobs[3].last_error.contains('3') && jobs[3].last_error.contains("went wrong"), "{}", jobs[3].last_error);
+    assert!(
+        jobs[3].last_error.contains('3') && jobs[3].last_error.contains("went wrong"),
+        "{}",
+        jobs[3].last_error
+    );
 }
 
 #[tokio::test]
@@ -69,10 +77,12 @@ async fn a_cancelled_command_is_stopped_with_its_children() {
     });
     // Opening for reading returns when the grandchild has opened it for writing: it runs now.
     let mut pipe = opened.await.expect("no panic");
-    let answer = fleet.client.cancel(wire::CancelRequest { ids: vec![id.to_string()] }).await.expect("answered");
+    let answer =
+        fleet.client.cancel(wire::CancelRequest { ids: vec![id.to_string()] }).await.expect("answered");
     assert_eq!(answer.jobs[0].answer, "asked");
     // End of file comes when the last writer is gone: parent and children were all stopped.
-    let rest = tokio::task::spawn_blocking(move || std::io::Read::read_to_end(&mut pipe, &mut Vec::new())).await;
+    let rest =
+        tokio::task::spawn_blocking(move || std::io::Read::read_to_end(&mut pipe, &mut Vec::new())).await;
     rest.expect("no panic").expect("end of file");
     assert_eq!(fleet.ended(&[id]).await[0].state, "cancelled");
 }
@@ -88,10 +98,14 @@ fn open_when_there(path: &Path) -> std::fs::File {
 async fn a_drained_exec_worker_hands_back_what_does_not_stop() {
     let fleet = Fleet::start(&["--lease", "60s"]).await;
     let started = fleet.home.path().join("started");
-    let script = format!("trap '' TERM; mkfifo {0}; echo up > {0}; while :; do sleep 3600; done", started.display());
-    let mut worker = exec(&fleet, &script, &["--grace", "1s", "--kill-wait", "500ms", "--concurrency", "2"]).await;
+    let script =
+        format!("trap '' TERM; mkfifo {0}; echo up > {0}; while :; do sleep 3600; done", started.display());
+    let mut worker =
+        exec(&fleet, &script, &["--grace", "1s", "--kill-wait", "500ms", "--concurrency", "2"]).await;
     let id = enqueue(&fleet, wire::NewJob::default()).await;
-    let up = tokio::task::spawn_blocking(move || std::io::Read::read_to_end(&mut open_when_there(&started), &mut Vec::new()));
+    let up = tokio::task::spawn_blocking(move || {
+        std::io::Read::read_to_end(&mut open_when_there(&started), &mut Vec::new())
+    });
     up.await.expect("no panic").expect("it is up");
     worker.signal(Signal::TERM).expect("it was running");
     worker.ended().await.expect("it drains in time");

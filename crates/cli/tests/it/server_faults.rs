@@ -19,7 +19,11 @@ fn rounds() -> usize {
 }
 
 /// Enqueues without end; each batch is sent again under the same request id until it is acknowledged.
-async fn produce(client: Client, acknowledged: watch::Sender<usize>, stop: Arc<tokio::sync::Notify>) -> Vec<JobId> {
+async fn produce(
+    client: Client,
+    acknowledged: watch::Sender<usize>,
+    stop: Arc<tokio::sync::Notify>,
+) -> Vec<JobId> {
     let mut ids = Vec::new();
     let stopped = stop.notified();
     tokio::pin!(stopped);
@@ -64,7 +68,11 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed_under_load() {
     }
     stop.notify_one();
     let ids = producer.await.expect("the producer does not panic");
-    assert_eq!(ids.iter().collect::<BTreeSet<_>>().len(), ids.len(), "a repeated request makes no second job");
+    assert_eq!(
+        ids.iter().collect::<BTreeSet<_>>().len(),
+        ids.len(),
+        "a repeated request makes no second job"
+    );
     let jobs = fleet.ended(&ids).await;
     let not_completed: Vec<_> = jobs.iter().filter(|job| job.state != "completed").collect();
     assert!(not_completed.is_empty(), "of {} jobs: {not_completed:?}", jobs.len());
@@ -94,9 +102,15 @@ async fn a_server_frozen_for_three_leases_rescues_nobody() {
     fleet.server.process.signal(Signal::CONT).expect("the server is still there");
 
     let jobs = fleet.ended(&ids).await;
-    assert!(jobs.iter().all(|job| (job.state.as_str(), job.attempt, job.lost) == ("completed", 1, 0)), "{jobs:?}");
+    assert!(
+        jobs.iter().all(|job| (job.state.as_str(), job.attempt, job.lost) == ("completed", 1, 0)),
+        "{jobs:?}"
+    );
     assert_eq!(fleet.metric("tenure_jobs_rescued_total", "").await, 0.0);
-    assert!(fleet.metric("tenure_own_stalls_total", "").await >= 1.0, "the server noticed that it stood still");
+    assert!(
+        fleet.metric("tenure_own_stalls_total", "").await >= 1.0,
+        "the server noticed that it stood still"
+    );
     let starts = fleet.entries().iter().filter(|entry| entry.what == What::Start).count();
     assert_eq!(starts, ids.len(), "no job was started a second time");
 }

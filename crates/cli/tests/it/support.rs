@@ -30,7 +30,10 @@ impl Fleet {
     pub(crate) async fn start(flags: &[&str]) -> Fleet {
         let home = tempfile::tempdir().expect("a temporary directory");
         // A fixed port, so that a restarted server is found again.
-        let port = std::net::TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+        let port = std::net::TcpListener::bind("127.0.0.1:0")
+            .and_then(|socket| socket.local_addr())
+            .expect("a free port")
+            .port();
         let mut all = vec!["--listen".to_owned(), format!("127.0.0.1:{port}")];
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let server = serve(&home, &all).await;
@@ -47,9 +50,20 @@ impl Fleet {
     pub(crate) async fn worker(&mut self, name: &str, more: &[&str]) -> Process {
         let log = self.home.path().join(format!("{name}.effects"));
         let log_text = log.to_str().expect("a UTF-8 path");
-        let mut args = vec!["demo-worker", "--server", &self.server.url, "--queue", "q", "--name", name, "--log", log_text];
+        let mut args = vec![
+            "demo-worker",
+            "--server",
+            &self.server.url,
+            "--queue",
+            "q",
+            "--name",
+            name,
+            "--log",
+            log_text,
+        ];
         args.extend(more);
-        let mut process = Process::start(tenure(), args, &self.home.path().join(format!("{name}.log"))).expect("it starts");
+        let mut process =
+            Process::start(tenure(), args, &self.home.path().join(format!("{name}.log"))).expect("it starts");
         assert_eq!(process.line().await.expect("it comes up"), "ready");
         self.logs.push(log);
         process
@@ -66,7 +80,8 @@ impl Fleet {
     pub(crate) async fn enqueue_work(&self, millis: u64) -> JobId {
         let payload = rpc::convert::payload(&format!("{{\"work_ms\":{millis}}}"));
         let job = wire::NewJob { queue: "q".to_owned(), payload, ..Default::default() };
-        let response = self.client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await;
+        let response =
+            self.client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await;
         response.expect("the enqueue is accepted").jobs[0].id.parse().expect("a job id")
     }
 

@@ -22,7 +22,11 @@ async fn a_killed_workers_job_is_done_by_another() {
     assert_eq!(again.job, id);
     assert!(again.fence > begun.fence, "a new claim has a new fence");
     let job = fleet.ended(&[id]).await.remove(0);
-    assert_eq!((job.state.as_str(), job.attempt, job.lost), ("completed", 1, 1), "lost is counted apart from failed");
+    assert_eq!(
+        (job.state.as_str(), job.attempt, job.lost),
+        ("completed", 1, 1),
+        "lost is counted apart from failed"
+    );
     assert_eq!(fleet.effects().into_keys().collect::<Vec<_>>(), [(id, again.fence)]);
     assert_eq!(fleet.metric("tenure_jobs_rescued_total", "").await, 1.0);
 }
@@ -38,7 +42,8 @@ async fn a_worker_frozen_past_its_lease_is_refused_and_told_to_stop() {
 
     let mut heir = fleet.worker("heir", &["--echo"]).await;
     let taken_over = [hear(&mut heir, What::Start).await, hear(&mut heir, What::Start).await];
-    let fence_of = |entries: &[Entry], job| entries.iter().find(|entry| entry.job == job).expect("both jobs").fence;
+    let fence_of =
+        |entries: &[Entry], job| entries.iter().find(|entry| entry.job == job).expect("both jobs").fence;
     for job in [short, long] {
         assert!(fence_of(&taken_over, job) > fence_of(&begun, job));
     }
@@ -46,7 +51,9 @@ async fn a_worker_frozen_past_its_lease_is_refused_and_told_to_stop() {
     zombie.signal(Signal::CONT).expect("it is still there");
     let refused = hear(&mut zombie, What::Refuse).await;
     assert_eq!((refused.job, refused.fence), (short, fence_of(&begun, short)));
-    let told = |entry: &Entry| entry.what == What::Lost && (entry.job, entry.fence) == (long, fence_of(&begun, long));
+    let told = |entry: &Entry| {
+        entry.what == What::Lost && (entry.job, entry.fence) == (long, fence_of(&begun, long))
+    };
     while !fleet.entries().iter().any(told) {
         // The zombie goes on talking until it has been told to stop; its silence fails the test.
         zombie.line().await.expect("the zombie is told to stop");
@@ -63,7 +70,8 @@ async fn the_same_worker_gets_its_own_lost_job_again_and_only_the_new_claim_coun
     let mut fleet = Fleet::start(&["--lease", "1s"]).await;
     let id = fleet.enqueue(1).await[0];
     // Two slots: the second one is still on offer while the first one's job is lost.
-    let mut worker = fleet.worker("self-zombie", &["--echo", "--work-ms", "2500", "--concurrency", "2"]).await;
+    let mut worker =
+        fleet.worker("self-zombie", &["--echo", "--work-ms", "2500", "--concurrency", "2"]).await;
     let begun = hear(&mut worker, What::Start).await;
     worker.signal(Signal::STOP).expect("it was running");
     // The rescue is seen from outside: the job is running again, under a new fence, for the same frozen worker.
@@ -84,13 +92,20 @@ async fn the_same_worker_gets_its_own_lost_job_again_and_only_the_new_claim_coun
     // It may hand back claims that waited in its buffers while it was frozen; in the end one is completed.
     let job = fleet.ended(&[id]).await.remove(0);
     assert_eq!(job.state, "completed");
-    let accepted = |fence: i64| fleet.entries().iter().any(|e| e.what == What::Accept && e.fence.get() == fence);
+    let accepted =
+        |fence: i64| fleet.entries().iter().any(|e| e.what == What::Accept && e.fence.get() == fence);
     while !accepted(job.fence) {
         worker.line().await.expect("the worker hears that its report is taken");
     }
-    assert!(job.fence > begun.fence.get() && !accepted(begun.fence.get()), "only a new claim's report is accepted");
+    assert!(
+        job.fence > begun.fence.get() && !accepted(begun.fence.get()),
+        "only a new claim's report is accepted"
+    );
     assert!(fleet.effects().values().all(|times| *times == 1));
-    assert!(fleet.effects().contains_key(&(id, model::Fence::new(job.fence))), "the claim that counts did the work");
+    assert!(
+        fleet.effects().contains_key(&(id, model::Fence::new(job.fence))),
+        "the claim that counts did the work"
+    );
 }
 
 #[tokio::test]
@@ -103,7 +118,10 @@ async fn a_drained_worker_loses_nothing_and_counts_nothing() {
     first.ended().await.expect("it drains");
     let _second = fleet.worker("second", &["--work-ms", "0"]).await;
     let jobs = fleet.ended(&ids).await;
-    assert!(jobs.iter().all(|job| (job.state.as_str(), job.attempt, job.lost) == ("completed", 1, 0)), "{jobs:?}");
+    assert!(
+        jobs.iter().all(|job| (job.state.as_str(), job.attempt, job.lost) == ("completed", 1, 0)),
+        "{jobs:?}"
+    );
     assert_eq!(fleet.effects().len(), ids.len(), "each job was done once");
     assert_eq!(fleet.metric("tenure_jobs_rescued_total", "").await, 0.0);
 }

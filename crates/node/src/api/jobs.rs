@@ -43,14 +43,19 @@ impl Api {
                 job.check(limits)?;
                 Ok(job)
             });
-            let at = |error: model::Invalid| if many { ApiError::invalid(format!("job {index}: {error}")) } else { error.into() };
+            let at = |error: model::Invalid| {
+                if many { ApiError::invalid(format!("job {index}: {error}")) } else { error.into() }
+            };
             jobs.push(job.map_err(at)?);
         }
         let mut queues: Vec<_> = jobs.iter().map(|job| &job.queue).collect();
         queues.sort();
         queues.dedup();
-        let unserved_queues =
-            queues.into_iter().filter(|queue| self.sessions.workers_for(queue) == 0).map(ToString::to_string).collect();
+        let unserved_queues = queues
+            .into_iter()
+            .filter(|queue| self.sessions.workers_for(queue) == 0)
+            .map(ToString::to_string)
+            .collect();
 
         let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
         let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
@@ -62,7 +67,11 @@ impl Api {
         }
         self.announce(watched).await;
         Ok(wire::EnqueueResponse {
-            jobs: answer.jobs.iter().map(|job| wire::Enqueued { id: job.id.to_string(), duplicate: job.duplicate }).collect(),
+            jobs: answer
+                .jobs
+                .iter()
+                .map(|job| wire::Enqueued { id: job.id.to_string(), duplicate: job.duplicate })
+                .collect(),
             repeated: answer.repeated,
             unserved_queues,
         })
@@ -91,7 +100,9 @@ impl Api {
         };
         let jobs = jobs
             .into_iter()
-            .filter(|job| !retryable_only || job.state != State::Scheduled || job.shown_state() == "retryable")
+            .filter(|job| {
+                !retryable_only || job.state != State::Scheduled || job.shown_state() == "retryable"
+            })
             .map(convert::job)
             .collect();
         Ok(wire::ListJobsResponse { jobs, next_cursor })
@@ -134,8 +145,13 @@ impl Api {
             if filter.states.is_empty() {
                 filter.states = vec![State::Dead];
             }
-            if let Some(state) = filter.states.iter().find(|state| !matches!(state, State::Dead | State::Cancelled)) {
-                return Err(ApiError::invalid(format!("{} jobs cannot be retried; only dead or cancelled ones", state.word())));
+            if let Some(state) =
+                filter.states.iter().find(|state| !matches!(state, State::Dead | State::Cancelled))
+            {
+                return Err(ApiError::invalid(format!(
+                    "{} jobs cannot be retried; only dead or cancelled ones",
+                    state.word()
+                )));
             }
             let mut answers = Vec::new();
             while answers.len() < REDRIVE_MAX {
@@ -160,7 +176,9 @@ impl Api {
         let watched = self.watched_ids(moved.map(|(id, _)| id));
         self.wake_after(moves).await;
         self.announce(watched).await;
-        Ok(wire::RetryResponse { jobs: answers.iter().map(|(id, answer)| convert::retry_answer(*id, answer)).collect() })
+        Ok(wire::RetryResponse {
+            jobs: answers.iter().map(|(id, answer)| convert::retry_answer(*id, answer)).collect(),
+        })
     }
 
     /// What a watcher wants, and the present state of the jobs it names.
@@ -187,12 +205,17 @@ impl Api {
 }
 
 pub(crate) fn unknown_job(id: JobId) -> ApiError {
-    ApiError::not_found(format!("there is no job {id}; finished jobs are removed when their retention is over"))
+    ApiError::not_found(format!(
+        "there is no job {id}; finished jobs are removed when their retention is over"
+    ))
 }
 
 fn ids(texts: &[String]) -> Answer<Vec<JobId>> {
     if texts.len() > IDS_MAX {
-        return Err(ApiError::invalid(format!("{} ids in one call are too many; send at most {IDS_MAX}", texts.len())));
+        return Err(ApiError::invalid(format!(
+            "{} ids in one call are too many; send at most {IDS_MAX}",
+            texts.len()
+        )));
     }
     Ok(texts.iter().map(|text| text.parse()).collect::<Result<_, _>>()?)
 }

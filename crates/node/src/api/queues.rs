@@ -27,7 +27,12 @@ impl Api {
             self.wake(vec![queue.clone()]).await;
         }
         let stats = self.store.stats().await?.into_iter().find(|stats| stats.queue == queue);
-        let stats = stats.unwrap_or(store::QueueStats { queue: queue.clone(), settings, counts: [0; 6], oldest: None });
+        let stats = stats.unwrap_or(store::QueueStats {
+            queue: queue.clone(),
+            settings,
+            counts: [0; 6],
+            oldest: None,
+        });
         Ok(convert::queue(stats, self.sessions.workers_for(&queue)))
     }
 }

@@ -29,7 +29,11 @@ impl Api {
     }
 
     /// Ends attempts; wakes dispatch for what comes back.
-    pub(crate) async fn finish_reports(&self, worker: &WorkerKey, reports: Vec<Report>) -> Answer<Vec<(Hold, Finished)>> {
+    pub(crate) async fn finish_reports(
+        &self,
+        worker: &WorkerKey,
+        reports: Vec<Report>,
+    ) -> Answer<Vec<(Hold, Finished)>> {
         let marks: Vec<(Hold, bool, bool)> = reports
             .iter()
             .map(|report| {
@@ -86,9 +90,18 @@ impl Api {
         let limit = request.limit.clamp(1, 1_000);
         let wait = convert::span(request.wait_ms, "wait_ms")?;
         if wait > WAIT_MAX {
-            return Err(ApiError::invalid(format!("wait_ms is {}; wait at most {}", wait.as_millis(), WAIT_MAX.as_millis())));
+            return Err(ApiError::invalid(format!(
+                "wait_ms is {}; wait at most {}",
+                wait.as_millis(),
+                WAIT_MAX.as_millis()
+            )));
         }
-        let claim = Claim { holder: worker.clone(), queues: queues.clone(), limit: limit as usize, lease: self.config.lease_default };
+        let claim = Claim {
+            holder: worker.clone(),
+            queues: queues.clone(),
+            limit: limit as usize,
+            lease: self.config.lease_default,
+        };
         let claimed = self.store.claim(claim).await?;
         if !claimed.is_empty() || wait.is_zero() {
             self.note_claimed(&claimed).await;
@@ -163,18 +176,28 @@ impl Api {
     pub(crate) async fn finish(&self, request: wire::FinishRequest) -> Answer<wire::FinishResponse> {
         let worker = convert::worker(&request.worker)?;
         let limits = &self.config.limits;
-        let reports = request.reports.into_iter().map(|report| convert::report(report, limits)).collect::<Result<Vec<_>, _>>()?;
+        let reports = request
+            .reports
+            .into_iter()
+            .map(|report| convert::report(report, limits))
+            .collect::<Result<Vec<_>, _>>()?;
         let answers = self.finish_reports(&worker, reports).await?;
         if let [(hold, Finished::Stale { .. } | Finished::Unknown)] = &answers[..] {
             return Err(self.why_stale(*hold).await);
         }
-        Ok(wire::FinishResponse { reports: answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect() })
+        Ok(wire::FinishResponse {
+            reports: answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect(),
+        })
     }
 
     pub(crate) async fn progress(&self, request: wire::ProgressRequest) -> Answer<wire::ProgressResponse> {
         let worker = convert::worker(&request.worker)?;
         let limits = &self.config.limits;
-        let notes = request.notes.into_iter().map(|note| convert::progress(note, limits)).collect::<Result<Vec<_>, _>>()?;
+        let notes = request
+            .notes
+            .into_iter()
+            .map(|note| convert::progress(note, limits))
+            .collect::<Result<Vec<_>, _>>()?;
         let holds: Vec<Hold> = notes.iter().map(|note| note.hold).collect();
         let accepted = self.note_progress(&worker, notes).await?;
         if let ([hold], [false]) = (&holds[..], &accepted[..]) {
@@ -183,7 +206,11 @@ impl Api {
         let notes = holds
             .iter()
             .zip(accepted)
-            .map(|(hold, accepted)| wire::ProgressAnswer { job: hold.job.to_string(), fence: hold.fence.get(), accepted })
+            .map(|(hold, accepted)| wire::ProgressAnswer {
+                job: hold.job.to_string(),
+                fence: hold.fence.get(),
+                accepted,
+            })
             .collect();
         Ok(wire::ProgressResponse { notes })
     }
@@ -195,7 +222,10 @@ impl Api {
             Ok(None) => super::jobs::unknown_job(hold.job),
             Ok(Some(job)) if job.fence != hold.fence => ApiError::new(
                 ErrorKind::StaleFence,
-                format!("job {} moved on: fence {} is stale, the current one is {}; stop working on it", hold.job, hold.fence, job.fence),
+                format!(
+                    "job {} moved on: fence {} is stale, the current one is {}; stop working on it",
+                    hold.job, hold.fence, job.fence
+                ),
             ),
             Ok(Some(job)) if job.state == State::Running => ApiError::new(
                 ErrorKind::StaleFence,
@@ -232,7 +262,10 @@ pub(crate) fn renewal_answers(holds: &[Hold], answers: &[Renewed]) -> (Vec<wire:
 /// Slots a worker may offer at once.
 pub(crate) fn check_credits(credits: u32) -> Answer<u32> {
     if credits > Limits::SLOTS_MAX {
-        return Err(ApiError::invalid(format!("{credits} free slots are too many; offer at most {}", Limits::SLOTS_MAX)));
+        return Err(ApiError::invalid(format!(
+            "{credits} free slots are too many; offer at most {}",
+            Limits::SLOTS_MAX
+        )));
     }
     Ok(credits)
 }

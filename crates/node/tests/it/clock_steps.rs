@@ -8,12 +8,14 @@ const DAY_MS: i64 = 24 * 3600 * 1000;
 
 async fn enqueue(server: &Server, job: wire::NewJob) -> String {
     let job = wire::NewJob { queue: "q".to_owned(), ..job };
-    let response = server.client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await;
+    let response =
+        server.client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await;
     response.expect("the enqueue is accepted").jobs[0].id.clone()
 }
 
 async fn claim(server: &Server, worker: &str, wait_ms: i64) -> Option<wire::Assignment> {
-    let request = wire::ClaimRequest { worker: worker.to_owned(), queues: vec!["q".to_owned()], limit: 1, wait_ms };
+    let request =
+        wire::ClaimRequest { worker: worker.to_owned(), queues: vec!["q".to_owned()], limit: 1, wait_ms };
     server.client.claim(request).await.expect("the claim is answered").jobs.pop()
 }
 
@@ -32,11 +34,17 @@ async fn leases_end_on_time_and_not_before_whatever_the_wall_clock_says() {
         let rescued = claim(&server, "other", 30_000).await.expect("the short job comes back");
         assert_eq!(rescued.job, short, "after a step of {step} ms");
         let hold = wire::Hold { job: held.job.clone(), fence: held.fence };
-        let renewed = server.client.renew(wire::RenewRequest { worker: "steady".to_owned(), holds: vec![hold] }).await;
+        let renewed =
+            server.client.renew(wire::RenewRequest { worker: "steady".to_owned(), holds: vec![hold] }).await;
         assert_eq!(renewed.expect("the long job is still held").held.len(), 1);
 
         for (worker, job) in [("steady", held), ("other", rescued)] {
-            let report = wire::Report { job: job.job, fence: job.fence, outcome: "completed".to_owned(), ..Default::default() };
+            let report = wire::Report {
+                job: job.job,
+                fence: job.fence,
+                outcome: "completed".to_owned(),
+                ..Default::default()
+            };
             let request = wire::FinishRequest { worker: worker.to_owned(), reports: vec![report] };
             server.client.finish(request).await.expect("both can be finished");
         }

@@ -25,18 +25,25 @@ async fn finish(server: &Server, worker: &str, job: &Value, outcome: &str) -> (u
 #[tokio::test]
 async fn a_job_goes_through_its_whole_life() {
     let server = Server::start().await;
-    let id = enqueue(&server, json!({"queue": "q", "kind": "mail", "payload": {"to": "ann"}, "priority": 3})).await;
+    let id = enqueue(&server, json!({"queue": "q", "kind": "mail", "payload": {"to": "ann"}, "priority": 3}))
+        .await;
     let job = claim(&server, "curl-1", 0).await;
-    assert_eq!((&job["job"], &job["payload"], &job["attempt"]), (&json!(id), &json!({"to": "ann"}), &json!(1)));
+    assert_eq!(
+        (&job["job"], &job["payload"], &job["attempt"]),
+        (&json!(id), &json!({"to": "ann"}), &json!(1))
+    );
 
     let hold = json!({"job": job["job"], "fence": job["fence"]});
-    let (status, answer) =
-        server.http("POST", "/v1/work/renew", &json!({"worker": "curl-1", "holds": [hold]}).to_string()).await;
+    let (status, answer) = server
+        .http("POST", "/v1/work/renew", &json!({"worker": "curl-1", "holds": [hold]}).to_string())
+        .await;
     assert_eq!((status, answer["held"][0]["lease_ms"].as_i64()), (200, Some(20_000)));
 
-    let note = json!({"job": job["job"], "fence": job["fence"], "note": {"percent": 40}, "checkpoint": "page 7"});
-    let (status, answer) =
-        server.http("POST", "/v1/work/progress", &json!({"worker": "curl-1", "notes": [note]}).to_string()).await;
+    let note =
+        json!({"job": job["job"], "fence": job["fence"], "note": {"percent": 40}, "checkpoint": "page 7"});
+    let (status, answer) = server
+        .http("POST", "/v1/work/progress", &json!({"worker": "curl-1", "notes": [note]}).to_string())
+        .await;
     assert_eq!((status, &answer["notes"][0]["accepted"]), (200, &json!(true)));
 
     let (status, answer) = finish(&server, "curl-1", &job, "completed").await;
@@ -101,7 +108,8 @@ async fn a_claim_whose_answer_is_lost_comes_back_after_its_lease() {
 #[tokio::test]
 async fn failures_retry_and_bury_and_come_back_by_retry() {
     let server = Server::start().await;
-    let id = enqueue(&server, json!({"queue": "q", "payload": 1, "max_attempts": 2, "retry": "fixed:1:1"})).await;
+    let id =
+        enqueue(&server, json!({"queue": "q", "payload": 1, "max_attempts": 2, "retry": "fixed:1:1"})).await;
     for attempt in 1..=2 {
         let job = claim(&server, "curl-1", 30_000).await;
         assert_eq!(job["attempt"], attempt);

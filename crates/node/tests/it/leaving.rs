@@ -19,7 +19,7 @@ async fn a_drained_worker_hands_back_without_counting_the_attempt() {
     let id = enqueue(&server, 1).await.remove(0);
     let (started, mut starts) = tokio::sync::mpsc::unbounded_channel();
     let build = |started: tokio::sync::mpsc::UnboundedSender<u32>, patient: bool| {
-        Worker::builder(&server.url())
+        Worker::builder(server.url())
             .queue("q")
             .grace(std::time::Duration::from_millis(200))
             .kill_wait(std::time::Duration::from_millis(100))
@@ -72,8 +72,12 @@ async fn a_claim_that_times_out_while_it_is_answered_gives_its_job_back() {
         all.extend(ids);
     }
     while received.len() < all.len() {
-        let request =
-            wire::ClaimRequest { worker: "patient".to_owned(), queues: vec!["q".to_owned()], limit: 1, wait_ms: 10_000 };
+        let request = wire::ClaimRequest {
+            worker: "patient".to_owned(),
+            queues: vec!["q".to_owned()],
+            limit: 1,
+            wait_ms: 10_000,
+        };
         let claimed = server.client.claim(request).await.expect("the claim is answered").jobs;
         assert!(!claimed.is_empty(), "{} of {} jobs came back", received.len(), all.len());
         received.extend(claimed.into_iter().map(|job| job.job));

@@ -51,7 +51,8 @@ impl Server {
     pub(crate) async fn start() -> Server {
         let data = tempfile::tempdir().expect("a temporary directory");
         let clock = Arc::new(SteppedClock::default());
-        let store = SqliteStore::open(SqliteOptions::new(data.path()), clock.clone()).expect("a fresh store opens");
+        let store =
+            SqliteStore::open(SqliteOptions::new(data.path()), clock.clone()).expect("a fresh store opens");
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let node = Node {

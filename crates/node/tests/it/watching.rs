@@ -8,18 +8,28 @@ use crate::support::Server;
 async fn a_watcher_sees_the_whole_life_of_a_job() {
     let server = Server::start().await;
     let job = wire::NewJob { queue: "q".to_owned(), kind: "k".to_owned(), ..Default::default() };
-    let enqueued = server.client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await;
+    let enqueued =
+        server.client.enqueue(wire::EnqueueRequest { jobs: vec![job], ..Default::default() }).await;
     let id = enqueued.expect("the enqueue is accepted").jobs[0].id.clone();
     let request = wire::WatchRequest { ids: vec![id.clone()], ..Default::default() };
     let mut events = server.client.watch(request).await.expect("the job is there");
     assert_eq!(events.next().await.expect("its present state").expect("no error").state, "available");
 
-    let request = wire::ClaimRequest { worker: "w".to_owned(), queues: vec!["q".to_owned()], limit: 1, wait_ms: 0 };
+    let request =
+        wire::ClaimRequest { worker: "w".to_owned(), queues: vec!["q".to_owned()], limit: 1, wait_ms: 0 };
     let held = server.client.claim(request).await.expect("answered").jobs.remove(0);
     let running = events.next().await.expect("an event").expect("no error");
-    assert_eq!((running.state.as_str(), running.holder.as_str(), running.fence), ("running", "w", held.fence));
+    assert_eq!(
+        (running.state.as_str(), running.holder.as_str(), running.fence),
+        ("running", "w", held.fence)
+    );
 
-    let report = wire::Report { job: id.clone(), fence: held.fence, outcome: "completed".to_owned(), ..Default::default() };
+    let report = wire::Report {
+        job: id.clone(),
+        fence: held.fence,
+        outcome: "completed".to_owned(),
+        ..Default::default()
+    };
     let finish = wire::FinishRequest { worker: "w".to_owned(), reports: vec![report] };
     let path = format!("/v1/jobs/{id}/wait?timeout_ms=30000");
     let (waited, finished) = tokio::join!(server.http("GET", &path, ""), server.client.finish(finish));

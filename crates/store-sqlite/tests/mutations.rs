@@ -1,0 +1,324 @@
+//! Each guard in the SQL is there for a reason: without it, the case of the suite that is about it fails.
+
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Arc;
+
+use store::JobStore;
+use store::conformance::{self, BoxFuture, Harness, TestClock};
+use store_sqlite::{SqliteOptions, SqliteStore};
+use tempfile::TempDir;
+
+/// What is done to the statements, and which case must notice.
+struct Mutation {
+    name: &'static str,
+    from: &'static str,
+    to: &'static str,
+    noticed_by: &'static str,
+}
+
+const fn mutation(
+    name: &'static str,
+    from: &'static str,
+    to: &'static str,
+    noticed_by: &'static str,
+) -> Mutation {
+    Mutation { name, from, to, noticed_by }
+}
+
+// A parameter that is not compared any more still has to occur, or SQLite would refuse the statement for that alone.
+const MUTATIONS: &[Mutation] = &[
+    // finish
+    mutation(
+        "finish does not compare the fence",
+        "fence = ?3 AND cancel_requested = ?5",
+        "?3 = ?3 AND cancel_requested = ?5",
+        "stale_fence_cannot_complete",
+    ),
+    mutation(
+        "finish does not compare the holder",
+        "holder = ?2 AND fence = ?3 AND cancel_requested = ?5",
+        "?2 = ?2 AND fence = ?3 AND cancel_requested = ?5",
+        "another_holder_cannot_complete",
+    ),
+    mutation(
+        "finish compares the attempt instead of the fence",
+        "fence = ?3 AND cancel_requested = ?5",
+        "?3 > 0 AND attempt = 1 AND cancel_requested = ?5",
+        "same_worker_reclaim_fences_its_own_zombie",
+    ),
+    mutation(
+        "finish does not remember the report",
+        "result = ?6,\n        reported_fence = fence,",
+        "result = ?6,",
+        "repeated_report_is_already_done",
+    ),
+    mutation(
+        "a cancelled job completes",
+        "SET state = CASE WHEN cancel_requested THEN 4 ELSE 3 END",
+        "SET state = 3",
+        "cancelled_attempt_ends_in_cancelled_whatever_its_outcome",
+    ),
+    mutation(
+        "a failure forgets its error",
+        "last_error = ?6, lost = 0",
+        "last_error = nullif(?6, ?6), lost = 0",
+        "failed_job_comes_back_with_backoff",
+    ),
+    mutation(
+        "a failure keeps the losses",
+        "last_error = ?6, lost = 0",
+        "last_error = ?6",
+        "failure_ends_a_row_of_losses",
+    ),
+    mutation(
+        "a hand-back counts as an attempt",
+        "attempt = max(attempt - 1, 0),\n",
+        "\n",
+        "handed_back_job_is_offered_at_once",
+    ),
+    // renew
+    mutation(
+        "renew does not compare the fence",
+        "adopted = 0\n    WHERE no = ?1 AND state = 2 AND holder = ?2 AND fence = ?3",
+        "adopted = 0\n    WHERE no = ?1 AND state = 2 AND holder = ?2 AND ?3 = ?3",
+        "renewal_with_a_stale_fence_is_lost",
+    ),
+    mutation(
+        "renew does not compare the holder",
+        "adopted = 0\n    WHERE no = ?1 AND state = 2 AND holder = ?2 AND fence = ?3",
+        "adopted = 0\n    WHERE no = ?1 AND state = 2 AND ?2 = ?2 AND fence = ?3",
+        "renewal_by_another_holder_is_lost",
+    ),
+    mutation(
+        "renew leaves the mark of our restart",
+        "granted_us = ?5, adopted = 0",
+        "granted_us = ?5, adopted = adopted",
+        "loss_after_a_renewal_counts_again",
+    ),
+    // progress
+    mutation(
+        "progress does not compare the fence",
+        "WHERE id = ?1 AND state = 2 AND holder = ?2 AND fence = ?3",
+        "WHERE id = ?1 AND state = 2 AND holder = ?2 AND ?3 = ?3",
+        "progress_needs_the_fence",
+    ),
+    mutation(
+        "progress does not compare the holder",
+        "WHERE id = ?1 AND state = 2 AND holder = ?2 AND fence = ?3",
+        "WHERE id = ?1 AND state = 2 AND ?2 = ?2 AND fence = ?3",
+        "progress_needs_the_holder",
+    ),
+    mutation(
+        "progress keeps the losses",
+        "SET lost = 0, progress",
+        "SET progress",
+        "progress_ends_a_row_of_losses",
+    ),
+    // reap
+    mutation(
+        "reap does not look whether the lease is over",
+        "j.lease_until <= ?3",
+        "?3 = ?3",
+        "reap_needs_an_expired_lease",
+    ),
+    mutation(
+        "reap does not compare the lease that was seen",
+        "AND j.lease_until = seen.value ->> 2",
+        "",
+        "renewed_lease_is_not_reaped_by_a_late_reaper",
+    ),
+    mutation(
+        "reap does not compare the fence that was seen",
+        "AND j.fence = seen.value ->> 1",
+        "",
+        "reap_needs_the_fence_that_was_seen",
+    ),
+    mutation(
+        "a loss counts as an attempt",
+        "attempt = max(attempt - 1, 0), lost",
+        "lost",
+        "loss_does_not_count_as_an_attempt",
+    ),
+    mutation(
+        "a loss by our own restart counts",
+        "NOT j.adopted AS counted",
+        "1 AS counted",
+        "loss_caused_by_our_own_restart_does_not_count",
+    ),
+    mutation(
+        "a cancelled job that is lost comes back",
+        "CASE WHEN cancel_requested THEN 4 WHEN taken.delay IS NULL",
+        "CASE WHEN taken.delay IS NULL",
+        "cancelled_job_ends_when_it_is_lost",
+    ),
+    mutation(
+        "a holder that is not retired is reaped",
+        "EXISTS (SELECT 1 FROM holders h WHERE h.no = ?2 AND h.retired_at IS NOT NULL)",
+        "1",
+        "holder_that_is_not_retired_loses_nothing",
+    ),
+    mutation(
+        "an uncounted loss backs off",
+        "CASE WHEN ?3 THEN loss_delay",
+        "CASE WHEN 1 THEN loss_delay",
+        "uncounted_loss_is_offered_at_once",
+    ),
+    mutation(
+        "an extension moves nothing",
+        "lease_until = lease_until + ?1",
+        "lease_until = lease_until + ?1 * 0",
+        "extension_moves_every_lease",
+    ),
+    // claim
+    mutation(
+        "a retired holder claims",
+        "WHERE h.no = ?1 AND h.retired_at IS NOT NULL",
+        "WHERE h.no = ?1 AND 0",
+        "retired_holder_claims_nothing",
+    ),
+    mutation("a paused queue is claimed from", "AND q.paused", "AND 0", "paused_queue_offers_nothing"),
+    mutation(
+        "the fence does not follow the clock",
+        "max(fence + 1, ?2)",
+        "max(fence + 1, ?2 * 0)",
+        "fence_grows_when_an_id_is_reused_after_purge",
+    ),
+    mutation(
+        "the fence only follows the clock",
+        "max(fence + 1, ?2)",
+        "max(fence, ?2)",
+        "fence_grows_while_the_clock_stands",
+    ),
+    mutation(
+        "priority is ignored",
+        "ORDER BY priority DESC, jobs.run_at, jobs.id LIMIT ?3",
+        "ORDER BY jobs.run_at, jobs.id LIMIT ?3",
+        "claims_go_by_priority_then_time_then_id",
+    ),
+    mutation(
+        "queues are emptied one after the other",
+        "ORDER BY priority DESC, run_at, id LIMIT ?3",
+        "LIMIT ?3",
+        "claims_are_ordered_across_queues",
+    ),
+    // enqueue and promote
+    mutation(
+        "scheduled jobs are promoted early",
+        "WHERE state = 0 AND run_at <= ?1",
+        "WHERE state = 0 AND ?1 = ?1",
+        "jobs_are_not_promoted_early",
+    ),
+    mutation(
+        "request ids are forgotten",
+        "SELECT answer FROM requests WHERE id = ?1",
+        "SELECT answer FROM requests WHERE id = ?1 AND 0",
+        "repeated_request_answers_as_the_first_time",
+    ),
+    // cancel, redrive, purge
+    mutation(
+        "a running job is not marked as cancelled",
+        "SET cancel_requested = 1",
+        "SET cancel_requested = 0",
+        "running_job_is_cancelled_by_asking_its_holder",
+    ),
+    mutation(
+        "an ended job is cancelled",
+        "state IN (0, 1)",
+        "state IN (0, 1, 3, 5)",
+        "ended_job_cannot_be_cancelled",
+    ),
+    mutation(
+        "redrive starts the fence over",
+        "SET state = 1, run_at = ?2",
+        "SET fence = 0, reported_fence = 0, state = 1, run_at = ?2",
+        "redrive_keeps_the_fence_growing",
+    ),
+    mutation("redrive keeps the attempts", "attempt = 0, lost = 0", "lost = 0", "dead_job_is_offered_again"),
+    mutation(
+        "redrive keeps the losses",
+        "attempt = 0, lost = 0",
+        "attempt = 0",
+        "poison_pill_has_all_its_losses_again",
+    ),
+    mutation(
+        "redrive keeps the cancel",
+        "lost = 0, cancel_requested = 0",
+        "lost = 0",
+        "cancelled_job_is_offered_again",
+    ),
+    mutation(
+        "completed jobs are redriven",
+        "WHERE id = ?1 AND state IN (4, 5)",
+        "WHERE id = ?1 AND state IN (3, 4, 5)",
+        "live_and_completed_jobs_are_not_redriven",
+    ),
+    mutation(
+        "dead jobs go as early as completed ones",
+        "state = 5 AND state >= 3 AND finished_at <= ?2",
+        "state = 5 AND state >= 3 AND ?2 = ?2 AND finished_at <= ?1",
+        "finished_jobs_go_after_their_retention",
+    ),
+    // time and counts
+    mutation(
+        "the lease clock is not kept",
+        "SET value = ?1 WHERE name = 'lease_clock'",
+        "SET value = value WHERE ?1 = ?1 AND name = 'lease_clock'",
+        "fence_of_a_reused_id_grows_over_a_reopening",
+    ),
+    mutation(
+        "leases are not prolonged on opening",
+        "SET lease_until = ?1, adopted = 1",
+        "SET lease_until = max(lease_until, ?1 * 0), adopted = 1",
+        "nothing_is_reaped_before_the_longest_lease_has_passed_again",
+    ),
+    mutation(
+        "running jobs are not counted",
+        "running = running + ?4",
+        "running = running + ?4 * 0",
+        "stats_count_every_state",
+    ),
+];
+
+#[test]
+fn every_mutation_is_noticed_by_the_case_that_is_about_it() {
+    // Every case here is meant to panic; their messages would bury the one that matters.
+    let loud = panic::take_hook();
+    panic::set_hook(Box::new(|_| {}));
+    let passes = |mutation: &Mutation, replacements: Vec<(&'static str, &'static str)>| {
+        let case = panic::catch_unwind(|| conformance::case(mutation.noticed_by)).ok()?;
+        let harness = Mutated { dir: tempfile::tempdir().unwrap(), replacements };
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        Some(panic::catch_unwind(AssertUnwindSafe(|| runtime.block_on(case.run(harness)))).is_ok())
+    };
+    let mut wrong = Vec::new();
+    for mutation in MUTATIONS {
+        let with_and_without =
+            (passes(mutation, vec![(mutation.from, mutation.to)]), passes(mutation, Vec::new()));
+        if with_and_without != (Some(false), Some(true)) {
+            wrong.push((mutation.name, with_and_without));
+        }
+    }
+    panic::set_hook(loud);
+    assert_eq!(wrong, [], "each case must fail with its mutation and pass without");
+}
+
+#[test]
+#[should_panic(expected = "no statement contains")]
+fn mutation_that_changes_nothing_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = SqliteOptions::new(dir.path());
+    let _ = SqliteStore::open_mutated(options, Arc::new(TestClock::new()), &[("no such text", "")]);
+}
+
+struct Mutated {
+    dir: TempDir,
+    replacements: Vec<(&'static str, &'static str)>,
+}
+
+impl Harness for Mutated {
+    fn open(&self, clock: Arc<TestClock>) -> BoxFuture<'_, Arc<dyn JobStore>> {
+        let options = SqliteOptions { fsync: false, ..SqliteOptions::new(self.dir.path()) };
+        let store = SqliteStore::open_mutated(options, clock, &self.replacements).unwrap();
+        Box::pin(async { Arc::new(store) as Arc<dyn JobStore> })
+    }
+}
