@@ -98,3 +98,42 @@ pub(crate) async fn read_deadlines(api: Arc<Api>) {
     let answer = api.store.deadlines().await;
     api.tell(Event::Deadlines { answer }).await;
 }
+
+#[cfg(test)]
+mod tests {
+    use model::{JobId, State, WorkerKey};
+    use store::{EnqueueBatch, JobStore as _, MemoryStore};
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::{Metrics, NodeConfig};
+
+    /// The stream is gone between the decision to claim and the answer of the store: the lease would bring the job back
+    /// in an hour, the hand-back does it now.
+    #[tokio::test]
+    async fn jobs_that_could_not_be_sent_are_offered_again_at_once() {
+        let clock = Arc::new(clock::SystemClock);
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let (events, mut inbox) = mpsc::channel(64);
+        let api = Arc::new(Api::new(store.clone(), clock, NodeConfig::default(), Metrics::new(), events));
+        let queue = QueueName::new("q").unwrap();
+        let id = JobId::from_bytes([1; 16]);
+        let job = model::NewJob::new(id, queue.clone(), model::Kind::new("k").unwrap(), Default::default());
+        let job = model::NewJob { lease: Some(Duration::from_secs(3600)), ..job };
+        store.enqueue(EnqueueBatch { request_id: None, jobs: vec![job] }).await.unwrap();
+
+        let (frames, outbox) = mpsc::channel(1);
+        let session = api.sessions.open(WorkerKey::new("w").unwrap(), vec![queue.clone()], frames);
+        drop(outbox);
+        claim(Arc::clone(&api), session.id, vec![queue.clone()], 1).await;
+
+        let job = store.get(id).await.unwrap().unwrap();
+        assert_eq!((job.state, job.attempt, job.lost), (State::Available, 0, 0));
+        assert!(job.fence.get() > 0, "it was claimed");
+        assert!(matches!(inbox.recv().await, Some(Event::Claimed { .. })));
+        assert!(
+            matches!(inbox.recv().await, Some(Event::Ready { queues }) if queues == [queue]),
+            "someone else may have it"
+        );
+    }
+}

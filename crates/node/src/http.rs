@@ -78,6 +78,9 @@ async fn index() -> &'static str {
 }
 
 async fn readyz(State(api): Shared) -> Response {
+    if api.closing.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, "the server is going away\n").into_response();
+    }
     let why_not = match tokio::time::timeout(READY_TIMEOUT, api.store.check()).await {
         Ok(Ok(())) => return "ready\n".into_response(),
         Ok(Err(error)) => error.to_string(),

@@ -9,8 +9,8 @@ use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use rpc::wire::ServerFrame;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -49,27 +49,70 @@ pub(crate) async fn serve(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
-    let builder = Arc::new(builder);
+    let door = Door { builder: Arc::new(builder), service, slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
     let graceful = GracefulShutdown::new();
-    let slots = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let slot = Arc::clone(&slots).acquire_owned().await.expect("the semaphore is never closed");
-        let stream = tokio::select! {
+        tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
+            (stream, slot) = door.accept(&listener) => door.serve(stream, slot, |connection| graceful.watch(connection)),
+        }
+    }
+    api.closing.cancel();
+    for session in api.sessions.all() {
+        let _ = session.frames.try_send(Ok(ServerFrame { goodbye: true, ..Default::default() }));
+        session.close.cancel();
+    }
+    let drained = tokio::time::timeout(api.config.drain_grace, graceful.shutdown());
+    tokio::pin!(drained);
+    loop {
+        // Whoever asks now still hears that we are alive, and not ready.
+        tokio::select! {
+            biased;
+            in_time = &mut drained => {
+                if in_time.is_err() {
+                    warn!("some connections were still open when the grace was over");
+                }
+                return Ok(());
+            }
+            (stream, slot) = door.accept(&listener) => door.serve(stream, slot, std::convert::identity),
+        }
+    }
+}
+
+type Service = TowerToHyperService<axum::Router>;
+type Connection = auto::UpgradeableConnection<'static, TokioIo<TcpStream>, Service, TokioExecutor>;
+
+/// How connections are taken and served.
+struct Door {
+    builder: Arc<auto::Builder<TokioExecutor>>,
+    service: Service,
+    slots: Arc<Semaphore>,
+}
+
+impl Door {
+    async fn accept(&self, listener: &TcpListener) -> (TcpStream, OwnedSemaphorePermit) {
+        let slot = Arc::clone(&self.slots).acquire_owned().await.expect("the semaphore is never closed");
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => return (stream, slot),
                 Err(error) => {
                     warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
-                    continue;
                 }
-            },
-        };
+            }
+        }
+    }
+
+    /// Serves one connection in a task of its own; `watch` may put something around it.
+    fn serve<F>(&self, stream: TcpStream, slot: OwnedSemaphorePermit, watch: impl FnOnce(Connection) -> F)
+    where
+        F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+    {
         let _ = stream.set_nodelay(true);
         let connection =
-            builder.serve_connection_with_upgrades(TokioIo::new(stream), service.clone()).into_owned();
-        let connection = graceful.watch(connection);
+            self.builder.serve_connection_with_upgrades(TokioIo::new(stream), self.service.clone());
+        let connection = watch(connection.into_owned());
         tokio::spawn(async move {
             if let Err(error) = connection.await {
                 debug!(error, "connection ended");
@@ -77,14 +120,4 @@ pub(crate) async fn serve(
             drop(slot);
         });
     }
-    drop(listener);
-    api.closing.cancel();
-    for session in api.sessions.all() {
-        let _ = session.frames.try_send(Ok(ServerFrame { goodbye: true, ..Default::default() }));
-        session.close.cancel();
-    }
-    if tokio::time::timeout(api.config.drain_grace, graceful.shutdown()).await.is_err() {
-        warn!("some connections were still open when the grace was over");
-    }
-    Ok(())
 }

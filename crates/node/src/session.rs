@@ -1,15 +1,16 @@
 //! One worker's stream: frames in, frames out. Everything that waits in the inbox is handled in one go, so that a busy
 //! worker's beats and reports share a commit.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use model::{Hold, WorkerKey};
+use model::{ErrorKind, Hold, Outcome, Report, Retry, WorkerKey};
 use rpc::wire::{ServerFrame, WorkerFrame};
 use rpc::{ApiError, convert, wire};
 use tokio::sync::mpsc;
 use tonic::Status;
-use tracing::{debug, info};
+use tracing::{debug, info, warn};
 
 use crate::api::{Answer, Api, check_credits, renewal_answers};
 use crate::event::Event;
@@ -26,6 +27,12 @@ pub(crate) async fn open<S>(api: Arc<Api>, mut frames: S) -> Answer<Outbox>
 where
     S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin + 'static,
 {
+    if api.closing.is_cancelled() {
+        return Err(ApiError::new(
+            ErrorKind::Unavailable,
+            "the server is going away; connect again in a moment",
+        ));
+    }
     let first = match frames.next().await {
         Some(frame) => frame?,
         None => return Err(ApiError::invalid("the stream ended before its first frame")),
@@ -105,7 +112,7 @@ struct Gathered {
     draining: bool,
     holds: Vec<Hold>,
     beats: Vec<u64>,
-    reports: Vec<model::Report>,
+    reports: Vec<Report>,
     progress: Vec<store::Progress>,
     leave: Option<wire::Leave>,
 }
@@ -121,10 +128,19 @@ impl Gathered {
             self.holds.extend(convert::holds(&beat.holds)?);
         }
         for report in frame.reports {
-            self.reports.push(convert::report(report, limits)?);
+            let hold = convert::hold(&report.job, report.fence)?;
+            // A report that breaks a limit would break it again: the job ends here, with the reason.
+            let report = convert::report(report, limits).unwrap_or_else(|invalid| {
+                let error = format!("the worker's report was refused: {invalid}");
+                Report { hold, outcome: Outcome::Failed { error, retry: Retry::Never } }
+            });
+            self.reports.push(report);
         }
         for note in frame.progress {
-            self.progress.push(convert::progress(note, limits)?);
+            match convert::progress(note, limits) {
+                Ok(note) => self.progress.push(note),
+                Err(error) => warn!(%error, "a progress note was left out"),
+            }
         }
         self.leave = frame.leave.or(self.leave.take());
         Ok(())
@@ -132,7 +148,7 @@ impl Gathered {
 
     /// Does what was asked, in the order that is safe: notes before reports of the same job, reports before new
     /// work. Answers whether the worker left.
-    async fn handle(self, api: &Api, session: &Session) -> Answer<bool> {
+    async fn handle(mut self, api: &Api, session: &Session) -> Answer<bool> {
         let worker = &session.worker;
         let mut answer = ServerFrame::default();
         if self.draining {
@@ -147,6 +163,9 @@ impl Gathered {
             let refused = holds.iter().zip(accepted).filter(|(_, accepted)| !accepted);
             answer.stops.extend(refused.map(|(hold, _)| convert::stop(*hold, "lost")));
         }
+        // What is reported in the same breath needs no renewal, and must not be called lost when it is gone.
+        let reported: HashSet<Hold> = self.reports.iter().map(|report| report.hold).collect();
+        self.holds.retain(|hold| !reported.contains(hold));
         if !self.reports.is_empty() {
             let answers = api.finish_reports(worker, self.reports).await?;
             answer.reports =

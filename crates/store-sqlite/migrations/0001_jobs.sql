@@ -87,7 +87,6 @@ CREATE INDEX jobs_ended ON jobs (state, finished_at) WHERE state >= 3;
 CREATE UNIQUE INDEX jobs_unique ON jobs (queue, unique_key)
     WHERE unique_key IS NOT NULL AND (state < 3 OR unique_retained = 1);
 
-
 -- Answers to requests, so that a repeat is answered as the first time.
 CREATE TABLE requests (
     no              INTEGER PRIMARY KEY,
@@ -98,7 +97,6 @@ CREATE TABLE requests (
 CREATE INDEX requests_by_age ON requests (answered_at);
 
 -- lease_clock: the highest time the lease clock ever used, so that it never runs backwards over a restart.
-
 CREATE TABLE meta (
     name            TEXT PRIMARY KEY,
     value           INTEGER NOT NULL

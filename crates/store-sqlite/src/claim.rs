@@ -122,7 +122,7 @@ fn statement(queues: usize) -> std::borrow::Cow<'static, str> {
     }
 }
 
-fn compose(queues: usize) -> String {
+pub(crate) fn compose(queues: usize) -> String {
     let head = |template: &str, place: usize| {
         template.replace("{queue}", &(PARAMETERS_BEFORE_QUEUES + 1 + place).to_string())
     };

@@ -7,7 +7,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 
 use crate::{
-    blob, books, cancel, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew, time,
+    blob, books, cancel, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew, search,
+    time,
 };
 
 /// Prepared statements kept per connection; more than we have.
@@ -28,6 +29,7 @@ const ALL_STATEMENTS: &[&[&str]] = &[
     reap::STATEMENTS,
     redrive::STATEMENTS,
     renew::STATEMENTS,
+    search::STATEMENTS,
     time::STATEMENTS,
 ];
 
@@ -73,5 +75,51 @@ impl Mutations {
             }
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::State;
+
+    use super::*;
+    use crate::{migrate, row, search};
+
+    /// The steps of a statement's plan that go through all jobs.
+    fn scans(connection: &Connection, sql: &str) -> Vec<String> {
+        let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let mut rows = explain.raw_query();
+        let mut scans = Vec::new();
+        while let Some(row) = rows.next().unwrap() {
+            let step: String = row.get(3).unwrap();
+            let is_of_jobs = step.starts_with("SCAN jobs") || step.starts_with("SCAN j ") || step == "SCAN j";
+            // An index of one state has only the jobs in that state.
+            let is_partial = step.contains("INDEX jobs_");
+            if is_of_jobs && !is_partial {
+                scans.push(format!("{step}: {sql}"));
+            }
+        }
+        scans
+    }
+
+    #[test]
+    fn no_statement_goes_through_all_jobs_but_the_list_by_id() {
+        let connection = Connection::open_in_memory().unwrap();
+        for step in migrate::migrations() {
+            connection.execute_batch(step.sql).unwrap();
+        }
+        reap::register_functions(&connection).unwrap();
+        let mut statements: Vec<String> =
+            ALL_STATEMENTS.iter().flat_map(|file| file.iter()).map(|sql| (*sql).to_owned()).collect();
+        statements.retain(|sql| !sql.contains('{'));
+        statements.extend([1, 3].map(claim::compose));
+        statements.push(row::with_columns(read::GET));
+        statements.push(row::with_columns(&search::of_states(search::LIST_BY_STATE, &State::ALL)));
+        statements.push(search::of_states(search::ENDED, &State::ALL));
+        let scanning: Vec<String> = statements.iter().flat_map(|sql| scans(&connection, sql)).collect();
+        assert_eq!(scanning, Vec::<String>::new());
+
+        let by_id = scans(&connection, &row::with_columns(search::LIST_BY_ID));
+        assert!(by_id[0].starts_with("SCAN jobs USING INDEX sqlite_autoindex_jobs_1"), "{by_id:?}");
     }
 }

@@ -49,6 +49,12 @@ pub enum OpenError {
         /// What the system said.
         error: io::Error,
     },
+    /// There is no room to open in.
+    #[error("the disk is full; free space in {} and start again", .dir.display())]
+    DiskFull {
+        /// The data directory.
+        dir: PathBuf,
+    },
     /// The linked SQLite can lose committed data (fixed in 3.51.3).
     #[error(
         "this program was built with SQLite {0}, which can lose committed data; build it with the bundled one"
@@ -72,6 +78,7 @@ impl OpenError {
             Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen | ErrorCode::PermissionDenied) => {
                 OpenError::NotWritable { path: file.to_owned(), error: io::Error::other(error) }
             }
+            Some(ErrorCode::DiskFull) => OpenError::DiskFull { dir: dir.to_owned() },
             _ => OpenError::Sqlite { dir: dir.to_owned(), error },
         }
     }
@@ -140,5 +147,5 @@ impl Trouble {
 
 /// The answer when the threads behind the store are gone.
 pub(crate) fn stopped() -> StoreError {
-    StoreError::Unavailable("the store has been closed".to_owned())
+    StoreError::Unavailable("the store has stopped; restart the server".to_owned())
 }

@@ -2,14 +2,14 @@
 //!
 //! ```text
 //!   JobStore verbs ──► inbox ──► writer thread: BEGIN IMMEDIATE · all that wait · COMMIT ──► answers
-//!                 └──► inbox ──► reader thread: its own read-only connection ──► answers
+//!                 └──► inbox ──► reader threads: read-only connections of their own ──► answers
 //! ```
 //!
 //! Throughput comes from grouping: everything that waits when the writer is free is one transaction and one fsync.
 //! Each verb is a value with a `run` that can be repeated, so a group that failed because of one of its members is
 //! rolled back and run again one by one. SQL lives in constants beside the verb that runs it.
 //!
-//! What the writer keeps in memory ([`books`]) is only ever a copy of what the file says.
+//! What the writer keeps in memory (its books) is only ever a copy of what the file says.
 
 mod blob;
 mod books;
@@ -31,6 +31,7 @@ mod reap;
 mod redrive;
 mod renew;
 mod row;
+mod search;
 mod store;
 mod time;
 mod writer;

@@ -22,26 +22,25 @@ pub struct Migration {
 const MIGRATIONS: &[Migration] =
     &[Migration { number: 1, name: "jobs", sql: include_str!("../migrations/0001_jobs.sql") }];
 
+/// Tells our files from those of other programs: "tenu".
+const APPLICATION_ID: i32 = 0x7465_6e75;
+
 /// All steps this program knows, in order.
 pub fn migrations() -> &'static [Migration] {
     MIGRATIONS
 }
 
-/// The schema of the data in a directory; `None` if there is none yet. Changes nothing.
+/// The schema of the data in a directory; `None` if there is none yet. Changes nothing. It may be in use meanwhile.
 pub fn schema_version(dir: &Path) -> Result<Option<u32>, OpenError> {
     let file = dir.join(DATABASE_FILE);
     if !file.exists() {
         return Ok(None);
     }
-    let version = || {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        user_version(&Connection::open_with_flags(&file, flags)?)
-    };
-    match version() {
-        Ok(0) => Ok(None),
-        Ok(version) => Ok(Some(version)),
-        Err(error) => Err(OpenError::from_sqlite(dir, &file, error)),
-    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&file, flags)
+        .map_err(|error| OpenError::from_sqlite(dir, &file, error))?;
+    let version = version(dir, &connection)?;
+    Ok((version > 0).then_some(version))
 }
 
 /// Brings the data in a directory to the latest schema and answers the steps that were missing. With `dry_run` they
@@ -60,10 +59,9 @@ pub fn migrate(dir: &Path, dry_run: bool) -> Result<Vec<Migration>, OpenError> {
 
 /// Runs the steps that an open file lacks.
 pub(crate) fn run_missing(dir: &Path, connection: &mut Connection) -> Result<(), OpenError> {
-    let wrap = |error| OpenError::from_sqlite(dir, &dir.join(DATABASE_FILE), error);
-    let version = user_version(connection).map_err(wrap)?;
-    for step in missing(dir, version)? {
-        run(connection, step).map_err(wrap)?;
+    for step in missing(dir, version(dir, connection)?)? {
+        run(connection, step)
+            .map_err(|error| OpenError::from_sqlite(dir, &dir.join(DATABASE_FILE), error))?;
     }
     Ok(())
 }
@@ -79,12 +77,26 @@ fn missing(dir: &Path, version: u32) -> Result<&'static [Migration], OpenError> 
 fn run(connection: &mut Connection, step: &Migration) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     transaction.execute_batch(step.sql)?;
+    transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
     transaction.pragma_update(None, "user_version", step.number)?;
     transaction.commit()
 }
 
-fn user_version(connection: &Connection) -> rusqlite::Result<u32> {
-    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+/// The file's schema; 0 if it is empty. Anything that is not ours is refused.
+fn version(dir: &Path, connection: &Connection) -> Result<u32, OpenError> {
+    let file = dir.join(DATABASE_FILE);
+    let look = || -> rusqlite::Result<(u32, i32, i64)> {
+        Ok((
+            connection.pragma_query_value(None, "user_version", |row| row.get(0))?,
+            connection.pragma_query_value(None, "application_id", |row| row.get(0))?,
+            connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?,
+        ))
+    };
+    match look().map_err(|error| OpenError::from_sqlite(dir, &file, error))? {
+        (0, 0, 0) => Ok(0),
+        (version, APPLICATION_ID, _) => Ok(version),
+        _ => Err(OpenError::NotADatabase { file }),
+    }
 }
 
 #[cfg(test)]

@@ -68,11 +68,12 @@ impl fmt::Debug for SqliteOptions {
     }
 }
 
-/// Everything the two threads need.
+/// Everything the threads need.
 pub(crate) struct Opened {
     pub(crate) lock: DirLock,
     pub(crate) writer: Db,
     pub(crate) reader: Db,
+    pub(crate) searcher: Db,
     pub(crate) books: Books,
     pub(crate) clock: StoreClock,
 }
@@ -99,11 +100,12 @@ pub(crate) fn open(
         adopt_running(&writer, clock.now().lease)?;
         transaction.commit()?;
         let books = Books::load(&writer)?;
-        let reader = Db::new(connect_reader(dir)?, mutations)?;
-        Ok((writer, reader, books, clock))
+        let reader = Db::new(connect_reader(dir)?, mutations.clone())?;
+        let searcher = Db::new(connect_reader(dir)?, mutations)?;
+        Ok((writer, reader, searcher, books, clock))
     };
-    let (writer, reader, books, clock) = settle().map_err(|trouble| wrap(dir, trouble))?;
-    Ok(Opened { lock, writer, reader, books, clock })
+    let (writer, reader, searcher, books, clock) = settle().map_err(|trouble| wrap(dir, trouble))?;
+    Ok(Opened { lock, writer, reader, searcher, books, clock })
 }
 
 pub(crate) fn create_dir(dir: &Path) -> Result<(), OpenError> {

@@ -1,24 +1,17 @@
-//! What can be asked without changing anything: `get`, `list`, `stats`, `deadlines`, `expired`. The reader thread runs
-//! these, each in a read transaction of its own.
+//! What has a quick answer however much there is: `get`, `stats`, `deadlines`, `expired`. Each runs in a read transaction
+//! of its own.
 
-use model::{Fence, Hold, Job, JobId, LeaseTime, State, WorkerKey};
+use model::{Fence, Hold, Job, JobId, LeaseTime, WorkerKey};
 use rusqlite::{Row, params};
-use store::{Deadlines, Expired, JobFilter, Page, QueueStats};
+use store::{Deadlines, Expired, QueueStats};
 
 use crate::db::Db;
 use crate::error::Trouble;
 use crate::reader::Query;
-use crate::row::{self, JOB_COLUMNS, JOB_TABLES};
+use crate::row;
 use crate::time::Now;
 
-const GET: &str = "SELECT {columns} FROM {tables} WHERE jobs.id = ?1";
-
-/// ?1 ids below, ?2 queue, ?3 kind, ?4 states, ?5 limit.
-const LIST: &str = "
-    SELECT {columns} FROM {tables}
-    WHERE (?1 IS NULL OR jobs.id < ?1) AND (?2 IS NULL OR q.name = ?2) AND (?3 IS NULL OR jobs.kind = ?3)
-      AND ?4 >> jobs.state & 1
-    ORDER BY jobs.id DESC LIMIT ?5";
+pub(crate) const GET: &str = "SELECT {columns} FROM {tables} WHERE jobs.id = ?1";
 
 const QUEUES: &str = "
     SELECT no, name, paused, lease_us, max_attempts, retry,
@@ -55,29 +48,10 @@ const EXPIRED: &str = "
     JOIN holders h ON h.no = jobs.holder
     ORDER BY jobs.lease_until, jobs.id LIMIT ?2";
 
-pub(crate) const STATEMENTS: &[&str] = &[GET, LIST, QUEUES, OLDEST, NEXT_RUN, LEASES, EXPIRED];
+pub(crate) const STATEMENTS: &[&str] = &[GET, QUEUES, OLDEST, NEXT_RUN, LEASES, EXPIRED];
 
 /// Most priorities of one queue that are looked at for its oldest job; lower ones then do not show.
 const LANES_MAX: i64 = 1024;
-
-/// A [`JobFilter`] as statements take it.
-pub(crate) struct Filter<'a> {
-    pub(crate) queue: Option<&'a str>,
-    pub(crate) kind: Option<&'a str>,
-    /// One bit for each state.
-    pub(crate) states: u8,
-}
-
-impl<'a> Filter<'a> {
-    pub(crate) fn of(filter: &'a JobFilter) -> Self {
-        let states: &[State] = if filter.states.is_empty() { &State::ALL } else { &filter.states };
-        Filter {
-            queue: filter.queue.as_ref().map(model::QueueName::as_str),
-            kind: filter.kind.as_ref().map(model::Kind::as_str),
-            states: states.iter().fold(0, |bits, state| bits | 1 << *state as u8),
-        }
-    }
-}
 
 /// See [`store::JobStore::get`].
 pub(crate) struct Get(pub(crate) JobId);
@@ -86,31 +60,9 @@ impl Query for Get {
     type Answer = Option<Job>;
 
     fn run(&self, db: &Db, _: Now) -> Result<Option<Job>, Trouble> {
-        let mut select = db.prepare(&with_columns(GET))?;
+        let mut select = db.prepare(&row::with_columns(GET))?;
         let mut rows = select.query(params![self.0.as_bytes()])?;
         rows.next()?.map(|row| row::job(db, row)).transpose()
-    }
-}
-
-/// See [`store::JobStore::list`].
-pub(crate) struct List {
-    pub(crate) filter: JobFilter,
-    pub(crate) page: Page,
-}
-
-impl Query for List {
-    type Answer = Vec<Job>;
-
-    fn run(&self, db: &Db, _: Now) -> Result<Vec<Job>, Trouble> {
-        let Filter { queue, kind, states } = Filter::of(&self.filter);
-        let before = self.page.before.as_ref().map(JobId::as_bytes);
-        let mut select = db.prepare(&with_columns(LIST))?;
-        let mut rows = select.query(params![before, queue, kind, states, row::limit(self.page.limit)])?;
-        let mut jobs = Vec::new();
-        while let Some(row) = rows.next()? {
-            jobs.push(row::job(db, row)?);
-        }
-        Ok(jobs)
     }
 }
 
@@ -186,8 +138,4 @@ fn read_expired(row: &Row<'_>) -> Result<Expired, Trouble> {
         holder: row::valid(WorkerKey::new(holder))?,
         lease_until: LeaseTime::from_micros(row.get(3)?),
     })
-}
-
-fn with_columns(sql: &str) -> String {
-    sql.replace("{columns}", JOB_COLUMNS).replace("{tables}", JOB_TABLES)
 }

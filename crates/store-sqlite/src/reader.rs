@@ -1,4 +1,5 @@
-//! The reader thread: answers questions from its own read-only connection, so that they never wait for a commit.
+//! The reader threads: each answers questions from a read-only connection of its own, so that nobody waits for a commit.
+//! One is for quick answers, one for searches.
 
 use std::path::PathBuf;
 

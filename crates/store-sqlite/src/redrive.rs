@@ -4,18 +4,10 @@
 
 use model::{JobId, State};
 use rusqlite::{OptionalExtension, params};
-use store::{JobFilter, Redriven, Selection};
+use store::Redriven;
 
 use crate::error::Trouble;
-use crate::read::Filter;
-use crate::row;
 use crate::writer::{Tx, Verb};
-
-const CHOOSE: &str = "
-    SELECT jobs.id FROM jobs
-    WHERE state IN (4, 5) AND (?1 IS NULL OR queue = (SELECT no FROM queues WHERE name = ?1))
-      AND (?2 IS NULL OR kind = ?2) AND ?3 >> state & 1
-    ORDER BY id LIMIT ?4";
 
 const LOOK: &str = "SELECT state, queue FROM jobs WHERE id = ?1";
 
@@ -25,43 +17,21 @@ const REDRIVE: &str = "
     SET state = 1, run_at = ?2, finished_at = NULL, attempt = 0, lost = 0, cancel_requested = 0
     WHERE id = ?1 AND state IN (4, 5)";
 
-pub(crate) const STATEMENTS: &[&str] = &[CHOOSE, LOOK, REDRIVE];
+pub(crate) const STATEMENTS: &[&str] = &[LOOK, REDRIVE];
 
-/// See [`store::JobStore::redrive`].
-pub(crate) struct Redrive {
-    pub(crate) selection: Selection,
-    pub(crate) limit: usize,
-}
+/// See [`store::JobStore::redrive`]. Which jobs match a filter is asked of a reader beforehand.
+pub(crate) struct Redrive(pub(crate) Vec<JobId>);
 
 impl Verb for Redrive {
     type Answer = Vec<(JobId, Redriven)>;
 
     fn jobs(&self) -> usize {
-        self.limit
+        self.0.len()
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Result<Vec<(JobId, Redriven)>, Trouble> {
-        let chosen;
-        let ids = match &self.selection {
-            Selection::Ids(ids) => ids,
-            Selection::Filter(filter) => {
-                chosen = choose(tx, filter, self.limit)?;
-                &chosen
-            }
-        };
-        ids.iter().map(|id| Ok((*id, redrive(tx, *id)?))).collect()
+        self.0.iter().map(|id| Ok((*id, redrive(tx, *id)?))).collect()
     }
-}
-
-fn choose(tx: &Tx<'_>, filter: &JobFilter, limit: usize) -> Result<Vec<JobId>, Trouble> {
-    let mut select = tx.db.prepare(CHOOSE)?;
-    let Filter { queue, kind, states } = Filter::of(filter);
-    let mut rows = select.query(params![queue, kind, states, row::limit(limit)])?;
-    let mut ids = Vec::new();
-    while let Some(row) = rows.next()? {
-        ids.push(row::job_id(row, 0)?);
-    }
-    Ok(ids)
 }
 
 fn redrive(tx: &mut Tx<'_>, id: JobId) -> Result<Redriven, Trouble> {

@@ -14,15 +14,20 @@ use crate::db::Db;
 use crate::error::Trouble;
 
 /// The columns [`job`] reads, in its order.
-pub(crate) const JOB_COLUMNS: &str = "
+const JOB_COLUMNS: &str = "
     jobs.id, jobs.state, q.name, jobs.priority, jobs.run_at, jobs.attempt, jobs.max_attempts, jobs.lost, jobs.max_lost,
     jobs.fence, jobs.reported_fence, h.key, jobs.lease_until, jobs.cancel_requested, jobs.enqueued_at, jobs.started_at,
     jobs.finished_at, jobs.lease_us, jobs.timeout_us, jobs.retry, jobs.unique_key, jobs.unique_retained, jobs.kind,
     jobs.content_type, jobs.traceparent, jobs.last_error, jobs.progress, jobs.checkpoint, jobs.result, jobs.payload";
 
-/// Where those columns come from.
-pub(crate) const JOB_TABLES: &str = "
-    jobs JOIN queues q ON q.no = jobs.queue LEFT JOIN holders h ON h.no = jobs.holder";
+/// Where those columns come from. The order of a list must not be lost to a clever plan, hence the cross join.
+const JOB_TABLES: &str = "
+    jobs CROSS JOIN queues q ON q.no = jobs.queue LEFT JOIN holders h ON h.no = jobs.holder";
+
+/// The statement with `{columns}` and `{tables}` filled in for [`job`].
+pub(crate) fn with_columns(sql: &str) -> String {
+    sql.replace("{columns}", JOB_COLUMNS).replace("{tables}", JOB_TABLES)
+}
 
 /// A whole job, from [`JOB_COLUMNS`].
 pub(crate) fn job(db: &Db, row: &Row<'_>) -> Result<Job, Trouble> {

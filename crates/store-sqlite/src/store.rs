@@ -24,17 +24,19 @@ use crate::lock::DirLock;
 use crate::open::{self, SqliteOptions};
 use crate::purge::Purge;
 use crate::queues::{Check, SetQueue};
-use crate::read::{FindExpired, Get, List, NextDeadlines, Stats};
+use crate::read::{FindExpired, Get, NextDeadlines, Stats};
 use crate::reader::{self, INBOX_QUESTIONS_MAX, Query, Question, Reader};
 use crate::reap::{ExtendLeases, Reap, ReapHolder, Retire};
 use crate::redrive::Redrive;
 use crate::renew::{KeepProgress, Renew};
+use crate::search::{FindEnded, List};
 use crate::writer::{self, INBOX_REQUESTS_MAX, Request, Verb, Writer};
 
 /// Jobs in one SQLite file. Dropping it answers what was asked, moves the log into the file and lets the directory go.
 pub struct SqliteStore {
     writes: Option<mpsc::Sender<Request>>,
     reads: Option<mpsc::Sender<Question>>,
+    searches: Option<mpsc::Sender<Question>>,
     threads: Vec<JoinHandle<()>>,
     /// Released last.
     _lock: DirLock,
@@ -69,8 +71,10 @@ impl SqliteStore {
         let opened = open::open(&options, clock, mutations)?;
         let (writes, requests) = mpsc::channel(INBOX_REQUESTS_MAX);
         let (reads, questions) = mpsc::channel(INBOX_QUESTIONS_MAX);
+        let (searches, long_questions) = mpsc::channel(INBOX_QUESTIONS_MAX);
         let dir = options.path;
-        let reader = Reader { db: opened.reader, dir: dir.clone(), clock: opened.clock.clone() };
+        let reader = |db| Reader { db, dir: dir.clone(), clock: opened.clock.clone() };
+        let (reader, searcher) = (reader(opened.reader), reader(opened.searcher));
         let writer = Writer {
             db: opened.writer,
             dir: dir.clone(),
@@ -82,12 +86,14 @@ impl SqliteStore {
             let thread = Builder::new().name(name.to_owned()).spawn(work);
             thread.map_err(|error| OpenError::NotWritable { path: dir.clone(), error })
         };
-        // The reader is joined first, so that the writer closes the last connection and can empty the log.
+        // The readers are joined first, so that the writer closes the last connection and can empty the log.
         let threads = vec![
             spawn("store-reader", Box::new(move || reader.run(questions)))?,
+            spawn("store-searcher", Box::new(move || searcher.run(long_questions)))?,
             spawn("store-writer", Box::new(move || writer.run(requests)))?,
         ];
-        Ok(SqliteStore { writes: Some(writes), reads: Some(reads), threads, _lock: opened.lock })
+        let (writes, reads, searches) = (Some(writes), Some(reads), Some(searches));
+        Ok(SqliteStore { writes, reads, searches, threads, _lock: opened.lock })
     }
 
     /// Answers what was asked, moves the log into the file and lets the directory go.
@@ -103,18 +109,28 @@ impl SqliteStore {
         answer.await.map_err(|_| stopped())?
     }
 
-    /// Asks the reader.
+    /// Asks what has a quick answer.
     async fn read<Q: Query>(&self, query: Q) -> Result<Q::Answer, StoreError> {
-        let (question, answer) = reader::question(query);
-        let inbox = self.reads.as_ref().expect("the inbox is open until the store is dropped");
-        inbox.send(question).await.map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
+        ask(self.reads.as_ref(), query).await
     }
+
+    /// Asks what may take long, apart from the others, so that the reaper never waits for a dashboard.
+    async fn search<Q: Query>(&self, query: Q) -> Result<Q::Answer, StoreError> {
+        ask(self.searches.as_ref(), query).await
+    }
+}
+
+async fn ask<Q: Query>(inbox: Option<&mpsc::Sender<Question>>, query: Q) -> Result<Q::Answer, StoreError> {
+    let (question, answer) = reader::question(query);
+    let inbox = inbox.expect("the inbox is open until the store is dropped");
+    inbox.send(question).await.map_err(|_| stopped())?;
+    answer.await.map_err(|_| stopped())?
 }
 
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.reads = None;
+        self.searches = None;
         self.writes = None;
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
@@ -190,7 +206,12 @@ impl JobStore for SqliteStore {
         selection: Selection,
         limit: usize,
     ) -> Result<Vec<(JobId, Redriven)>, StoreError> {
-        self.write(Redrive { selection, limit }).await
+        let ids = match selection {
+            Selection::Ids(ids) => ids,
+            // A long search must not hold up the writer; what it finds is checked again when it is written.
+            Selection::Filter(filter) => self.search(FindEnded { filter, limit }).await?,
+        };
+        self.write(Redrive(ids)).await
     }
 
     async fn purge(&self, retention: Retention, limit: usize) -> Result<u64, StoreError> {
@@ -206,7 +227,7 @@ impl JobStore for SqliteStore {
     }
 
     async fn list(&self, filter: JobFilter, page: Page) -> Result<Vec<Job>, StoreError> {
-        self.read(List { filter, page }).await
+        self.search(List { filter, page }).await
     }
 
     async fn stats(&self) -> Result<Vec<QueueStats>, StoreError> {

@@ -113,8 +113,10 @@ fn path_that_is_no_directory_is_refused() {
 fn closing_leaves_one_file_and_no_log() {
     let dir = tempfile::tempdir().unwrap();
     open(dir.path()).unwrap().close();
-    let mut names: Vec<_> =
-        fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     names.sort();
     assert_eq!(names, [DATABASE_FILE, LOCK_FILE]);
 }

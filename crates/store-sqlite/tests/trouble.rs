@@ -55,24 +55,25 @@ async fn full_database_refuses_whole_batches_and_recovers() {
     let acknowledged = fill(&store, dir.path()).await;
     assert_eq!(jobs_stored(&store).await, acknowledged, "nothing of the refused batch is there");
 
-    // Smaller jobs still fit, and old ones can still be called off and purged to make room.
-    store.check().await.unwrap();
+    assert!(store.check().await.is_err(), "a store that takes no batch is not ready");
+    // Old jobs can still be called off and purged to make room.
     let ids = batch(0, 100, 0).jobs.iter().map(|job| job.id).collect();
     store.cancel(ids).await.unwrap();
     let nothing_kept = store::Retention { completed: Duration::ZERO, dead: Duration::ZERO };
     assert_eq!(store.purge(nothing_kept, 1_000).await.unwrap(), 100);
+    store.check().await.unwrap();
     store.enqueue(batch(1_000_000, 50, 4_000)).await.unwrap();
     assert_eq!(jobs_stored(&store).await, acknowledged - 50);
 }
 
 #[tokio::test]
 async fn full_disk_refuses_whole_batches_and_recovers_when_space_returns() {
-    let Some(disk) = SmallDisk::mount("4m") else {
+    let Some(disk) = SmallDisk::mount("8m") else {
         eprintln!("skipped: this user may not mount a small disk");
         return;
     };
     let ballast = disk.path().join("ballast");
-    fs::write(&ballast, vec![0; 1 << 20]).unwrap();
+    fs::write(&ballast, vec![0; 5 << 20]).unwrap();
     let dir = disk.path().join("data");
     let store = SqliteStore::open(SqliteOptions::new(&dir), Arc::new(SystemClock)).unwrap();
     let acknowledged = fill(&store, &dir).await;
@@ -176,7 +177,8 @@ impl SmallDisk {
     fn mount(size: &str) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let options = format!("size={size}");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir.path()).output();
+        let mount =
+            Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(dir.path()).output();
         mount.is_ok_and(|output| output.status.success()).then(|| SmallDisk(dir))
     }
 

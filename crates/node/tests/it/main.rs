@@ -4,6 +4,8 @@
 mod bad_input;
 mod clock_steps;
 mod curl;
+mod draining;
+mod frames;
 mod leaving;
 mod support;
 mod watching;

@@ -106,6 +106,11 @@ impl Server {
         text.lines().filter(wanted).filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
     }
 
+    /// Tells the server to stop, without waiting for it.
+    pub(crate) fn begin_stop(&self) {
+        self.shutdown.cancel();
+    }
+
     pub(crate) async fn stop(self) {
         self.shutdown.cancel();
         self.running.await.expect("the server does not panic").expect("the server ends well");

@@ -1,10 +1,13 @@
 //! Tables of inputs and outputs over virtual time, in milliseconds.
 
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Fence, Hold, Instant, JobId, Outcome, Report, Retry};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use model::JobId;
-
+use super::machine::REPORTS_UNANSWERED_MAX;
 use super::*;
 
 const LEASE: Duration = Duration::from_secs(20);
