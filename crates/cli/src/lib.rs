@@ -13,6 +13,7 @@ mod exit;
 pub mod fleet;
 mod logging;
 mod output;
+mod percentile;
 mod signals;
 mod storage;
 mod wait;

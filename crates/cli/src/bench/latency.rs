@@ -11,6 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use super::{Bench, QUEUE, SystemArgs, noop, stop};
 use crate::fleet::Process;
+use crate::percentile::percentile;
 
 pub(super) struct Latency {
     pub(super) p50: f64,
@@ -49,26 +50,10 @@ pub(super) async fn measure(bench: &Bench, args: &SystemArgs, worker: &mut Proce
         serde_json::from_str(&worker.line().await?).context("the worker's figures are not JSON")?;
     seen.sort_unstable();
     anyhow::ensure!(seen.len() as u64 >= jobs, "the worker saw {} of {jobs} jobs", seen.len());
-    Ok(Latency { p50: percentile(&seen, 50), p99: percentile(&seen, 99) })
+    Ok(Latency { p50: millis(&seen, 50), p99: millis(&seen, 99) })
 }
 
 /// In milliseconds, of sorted nanoseconds.
-fn percentile(sorted: &[u64], percent: usize) -> f64 {
-    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(index).map_or(0.0, |nanos| (*nanos as f64 / 10_000.0).round() / 100.0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::percentile;
-
-    #[test]
-    fn percentiles_are_of_the_nearest_rank() {
-        let sorted: Vec<u64> = (1..=100).map(|n| n * 1_000_000).collect();
-        assert_eq!(
-            (percentile(&sorted, 50), percentile(&sorted, 99), percentile(&sorted, 100)),
-            (50.0, 99.0, 100.0)
-        );
-        assert_eq!(percentile(&[], 50), 0.0);
-    }
+fn millis(sorted: &[u64], percent: usize) -> f64 {
+    percentile(sorted, percent).map_or(0.0, |nanos| (nanos as f64 / 10_000.0).round() / 100.0)
 }

@@ -110,15 +110,18 @@ async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
         // The faults come when a tenth and a fifth of the jobs are done, so that they hit the middle of the work.
         if faults.is_empty() && done >= args.jobs / 10 {
             faults.push(fault(&workers[KILLED], KILLED, Signal::KILL)?);
+            view.mark(KILLED, "killed");
             view.say(&format!("SIGKILL  {}: its jobs come back when their leases end", WORKERS[KILLED]));
         } else if faults.len() == 1 && done >= args.jobs / 5 {
             faults.push(fault(&workers[FROZEN], FROZEN, Signal::STOP)?);
             frozen_at = Some(Instant::now());
+            view.mark(FROZEN, "frozen");
             view.say(&format!("SIGSTOP  {}: frozen for {FREEZE:?}, past its leases", WORKERS[FROZEN]));
         }
         if frozen_at.is_some_and(|at| at.elapsed() >= FREEZE) {
             workers[FROZEN].signal(Signal::CONT)?;
             frozen_at = None;
+            view.mark(FROZEN, "awake");
             view.say(&format!("SIGCONT  {}: awake, and wrong about what it holds", WORKERS[FROZEN]));
         }
         let woken = faults.len() == 2 && frozen_at.is_none();

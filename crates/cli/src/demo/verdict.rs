@@ -7,6 +7,7 @@ use model::{Fence, JobId};
 use serde::Serialize;
 
 use crate::effects::{Entry, What};
+use crate::percentile::percentile;
 
 /// A worker that was killed or frozen.
 #[derive(Clone, Copy, Debug)]
@@ -65,8 +66,8 @@ impl Verdict {
             stale_writes_accepted: accepted.values().filter(|times| **times > 1).count(),
             stale_writes_refused: refused,
             rescues: rescues.len(),
-            rescue_ms_p50: percentile(&rescues, 50),
-            rescue_ms_p99: percentile(&rescues, 99),
+            rescue_ms_p50: millis(&rescues, 50),
+            rescue_ms_p99: millis(&rescues, 99),
         }
     }
 
@@ -121,9 +122,9 @@ fn rescue_times(logs: &[Vec<Entry>], faults: &[Fault]) -> Vec<u64> {
     times
 }
 
-fn percentile(sorted: &[u64], percent: usize) -> u64 {
-    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
-    sorted.get(index).map_or(0, |nanos| nanos / 1_000_000)
+/// In milliseconds, of sorted nanoseconds.
+fn millis(sorted: &[u64], percent: usize) -> u64 {
+    percentile(sorted, percent).map_or(0, |nanos| nanos / 1_000_000)
 }
 
 #[cfg(test)]

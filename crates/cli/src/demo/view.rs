@@ -1,5 +1,6 @@
 //! What the demo shows: on a terminal a live picture of who holds what, elsewhere one line for each thing that happens.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -18,7 +19,8 @@ pub(super) struct View {
     all: MultiProgress,
     total: ProgressBar,
     workers: Vec<ProgressBar>,
-    looked: std::cell::Cell<Option<Instant>>,
+    conditions: [Cell<&'static str>; WORKERS.len()],
+    looked: Cell<Option<Instant>>,
     live: bool,
     quiet: bool,
     began: Instant,
@@ -42,7 +44,8 @@ impl View {
             })
             .collect();
         let live = !all.is_hidden();
-        View { all, total, workers, looked: std::cell::Cell::new(None), live, quiet, began: Instant::now() }
+        let conditions = [const { Cell::new("working") }; WORKERS.len()];
+        View { conditions, all, total, workers, looked: Cell::new(None), live, quiet, began: Instant::now() }
     }
 
     /// One thing that happened.
@@ -53,6 +56,11 @@ impl View {
         } else if !self.quiet {
             eprintln!("{line}");
         }
+    }
+
+    /// How a worker fares, from now on.
+    pub(super) fn mark(&self, worker: usize, condition: &'static str) {
+        self.conditions[worker].set(condition);
     }
 
     /// The picture as of now.
@@ -67,7 +75,7 @@ impl View {
             queue.available + queue.scheduled,
             queue.running
         ));
-        for (line, log) in self.workers.iter().zip(logs) {
+        for ((line, log), condition) in self.workers.iter().zip(logs).zip(&self.conditions) {
             let Ok(entries) = effects::read(log) else { continue };
             let count = |what| entries.iter().filter(|entry| entry.what == what).count();
             let ended: BTreeSet<_> =
@@ -78,7 +86,8 @@ impl View {
                 .map(|e| e.job.to_string()[28..].to_owned())
                 .collect();
             line.set_message(format!(
-                "did {:>4}, refused {:>2}, holds {}",
+                "{:<8}did {:>4}, refused {:>2}, holds {}",
+                condition.get(),
                 count(What::Effect),
                 count(What::Refuse),
                 held.join(" ")
