@@ -265,6 +265,11 @@ impl NewJob {
                 Limits::DELAY_MAX
             )));
         }
+        if let When::At(at) = self.when
+            && at > Limits::RUN_AT_MAX
+        {
+            return Err(Invalid::new("run_at_ms is beyond the year 9999; give milliseconds since 1970"));
+        }
         if let Some(lease) = self.lease {
             Limits::check_lease(lease)?;
         }

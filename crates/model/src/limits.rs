@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Invalid;
+use crate::time::WallTime;
 
 /// The limits a server enforces. The defaults suit most; an operator may lower or raise the sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +33,8 @@ impl Limits {
     pub const LEASE_DEFAULT: Duration = Duration::from_secs(20);
     /// Longest delay of a scheduled job: ten years.
     pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
+    /// The last date a job may be scheduled for: the end of the year 9999.
+    pub const RUN_AT_MAX: WallTime = WallTime::from_millis(253_402_300_799_999);
     /// Longest time limit of one attempt: thirty days.
     pub const TIMEOUT_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
     /// Counted starts of a job whose queue and producer say nothing.

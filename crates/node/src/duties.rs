@@ -3,25 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Hold, Instant, Outcome, QueueName, Report};
+use model::{Hold, Instant, QueueName};
 use rpc::{convert, wire};
 use schedule::dispatch::SessionId;
-use store::{Claim, StoreError};
-use tracing::{info, warn};
+use store::{Claim, Claimed, StoreError};
+use tracing::warn;
 
-use crate::api::Api;
+use crate::api::{Api, CLAIM_BYTES_MAX};
 use crate::event::{Event, Granted, leases};
 
-/// Claims jobs for a session and sends them down its stream.
+/// Claims jobs for a session and sends them down its stream. The claim counts as under way until they are sent, so a
+/// worker that does not read gets no more.
 pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueName>, limit: u32) {
     let Some(to) = api.sessions.get(session) else {
         let answer = Ok(Granted { jobs: 0, leases: leases(&[]) });
         return api.tell(Event::Claimed { session, asked: limit, answer }).await;
     };
-    let lease = api.config.lease_default;
-    let answer =
-        api.store.claim(Claim { holder: to.worker.clone(), queues, limit: limit as usize, lease }).await;
-    let claimed = match answer {
+    let claim = Claim {
+        holder: to.worker.clone(),
+        queues: queues.clone(),
+        limit: limit as usize,
+        lease: api.config.lease_default,
+        bytes_max: CLAIM_BYTES_MAX,
+    };
+    let claimed = match api.store.claim(claim).await {
         Ok(claimed) => claimed,
         Err(error) => {
             warn!(%error, "cannot claim jobs");
@@ -29,21 +34,20 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         }
     };
     let granted = Granted { jobs: claimed.len() as u32, leases: leases(&claimed) };
+    let was_cut = claimed.iter().map(Claimed::bytes).sum::<usize>() >= CLAIM_BYTES_MAX;
+    if !claimed.is_empty() {
+        api.note_claimed(&claimed).await;
+        let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
+        let assignments = claimed.into_iter().map(convert::assignment).collect();
+        if to.send(wire::ServerFrame { assignments, ..Default::default() }).await.is_err() {
+            // These jobs never left: they can go back without waiting for their leases.
+            api.hand_back(&to.worker, holds).await;
+        }
+    }
     api.tell(Event::Claimed { session, asked: limit, answer: Ok(granted) }).await;
-    if claimed.is_empty() {
-        return;
-    }
-    api.note_claimed(&claimed).await;
-    let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
-    let assignments = claimed.into_iter().map(convert::assignment).collect();
-    if to.frames.send(Ok(wire::ServerFrame { assignments, ..Default::default() })).await.is_ok() {
-        return;
-    }
-    // The stream is gone and these jobs never left: they can go back without waiting for their leases. If this
-    // fails, or we die here, the leases still bring them back.
-    let reports = holds.into_iter().map(|hold| Report { hold, outcome: Outcome::HandedBack }).collect();
-    if let Err(error) = api.finish_reports(&to.worker, reports).await {
-        info!(worker = %to.worker, %error, "jobs that were never sent wait for their leases");
+    if was_cut {
+        // Fewer than asked for, but not for want of work.
+        api.wake(queues).await;
     }
 }
 
@@ -83,13 +87,13 @@ pub(crate) async fn purge(api: Arc<Api>, limit: usize) {
 
 /// Gives holders back the time during which we did not listen.
 pub(crate) async fn extend_leases(api: Arc<Api>, by: Duration) {
-    warn!(
-        stalled_ms = by.as_millis() as u64,
-        "this server or its store stood still; leases are extended and rescue pauses"
-    );
-    api.metrics.stalls.inc();
-    api.metrics.stalled_seconds.inc_by(by.as_secs_f64());
     let answer = api.store.extend_leases(by).await;
+    if answer.is_ok() {
+        let stalled_ms = by.as_millis() as u64;
+        warn!(stalled_ms, "this server or its store stood still; leases are extended and rescue pauses");
+        api.metrics.stalls.inc();
+        api.metrics.stalled_seconds.inc_by(by.as_secs_f64());
+    }
     api.tell(Event::Extended { answer }).await;
 }
 
@@ -130,10 +134,10 @@ mod tests {
         let job = store.get(id).await.unwrap().unwrap();
         assert_eq!((job.state, job.attempt, job.lost), (State::Available, 0, 0));
         assert!(job.fence.get() > 0, "it was claimed");
-        assert!(matches!(inbox.recv().await, Some(Event::Claimed { .. })));
         assert!(
             matches!(inbox.recv().await, Some(Event::Ready { queues }) if queues == [queue]),
             "someone else may have it"
         );
+        assert!(matches!(inbox.recv().await, Some(Event::Claimed { .. })));
     }
 }

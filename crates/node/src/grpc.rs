@@ -13,6 +13,7 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use crate::api::Api;
 use crate::session;
+use crate::shield::{to_the_end, while_wanted};
 
 /// Room for a full batch and its envelope.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -38,6 +39,14 @@ pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
     .into_axum_router()
 }
 
+/// A call that changes something; see `shield`.
+macro_rules! shielded {
+    ($door:expr, $request:expr, $method:ident) => {{
+        let (api, request) = (Arc::clone(&$door.0), $request.into_inner());
+        reply(to_the_end(async move { api.$method(request).await }).await)
+    }};
+}
+
 fn reply<T>(answer: crate::api::Answer<T>) -> Reply<T> {
     Ok(Response::new(answer?))
 }
@@ -47,7 +56,7 @@ impl Jobs for Door {
     type WatchStream = Outgoing<wire::JobEvent>;
 
     async fn enqueue(&self, request: Request<wire::EnqueueRequest>) -> Reply<wire::EnqueueResponse> {
-        reply(self.0.enqueue(request.into_inner()).await)
+        shielded!(self, request, enqueue)
     }
 
     async fn get(&self, request: Request<wire::GetJobRequest>) -> Reply<wire::Job> {
@@ -59,11 +68,11 @@ impl Jobs for Door {
     }
 
     async fn cancel(&self, request: Request<wire::CancelRequest>) -> Reply<wire::CancelResponse> {
-        reply(self.0.cancel(request.into_inner()).await)
+        shielded!(self, request, cancel)
     }
 
     async fn retry(&self, request: Request<wire::RetryRequest>) -> Reply<wire::RetryResponse> {
-        reply(self.0.retry(request.into_inner()).await)
+        shielded!(self, request, retry)
     }
 
     async fn stats(&self, _: Request<wire::StatsRequest>) -> Reply<wire::StatsResponse> {
@@ -108,19 +117,20 @@ impl Work for Door {
     }
 
     async fn claim(&self, request: Request<wire::ClaimRequest>) -> Reply<wire::ClaimResponse> {
-        reply(self.0.claim(request.into_inner()).await)
+        let api = Arc::clone(&self.0);
+        reply(while_wanted(|gone| async move { api.claim(request.into_inner(), gone).await }).await)
     }
 
     async fn renew(&self, request: Request<wire::RenewRequest>) -> Reply<wire::RenewResponse> {
-        reply(self.0.renew(request.into_inner()).await)
+        shielded!(self, request, renew)
     }
 
     async fn finish(&self, request: Request<wire::FinishRequest>) -> Reply<wire::FinishResponse> {
-        reply(self.0.finish(request.into_inner()).await)
+        shielded!(self, request, finish)
     }
 
     async fn progress(&self, request: Request<wire::ProgressRequest>) -> Reply<wire::ProgressResponse> {
-        reply(self.0.progress(request.into_inner()).await)
+        shielded!(self, request, progress)
     }
 }
 
@@ -131,6 +141,6 @@ impl Queues for Door {
     }
 
     async fn set(&self, request: Request<wire::SetQueueRequest>) -> Reply<wire::Queue> {
-        reply(self.0.set_queue(request.into_inner()).await)
+        shielded!(self, request, set_queue)
     }
 }

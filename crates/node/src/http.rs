@@ -5,18 +5,22 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Path, Query, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
+use http::request::Parts;
 use http::{HeaderValue, StatusCode, header};
 use rpc::{ApiError, wire};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Answer, Api};
+use crate::shield::{to_the_end, while_wanted};
 
 /// The longest `GET …/wait` may wait.
 const WAIT_MAX: Duration = Duration::from_secs(300);
+/// How long a body may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long the store may take to prove itself before `/readyz` says no.
 const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -103,20 +107,22 @@ async fn metrics(State(api): Shared) -> Response {
     }
 }
 
-async fn enqueue(State(api): Shared, body: Bytes) -> Response {
-    // The shape is chosen first, so that the error names the field that is wrong.
-    let is_batch =
-        serde_json::from_slice::<serde_json::Value>(&body).is_ok_and(|value| value.get("jobs").is_some());
+async fn enqueue(State(api): Shared, Body(body): Body) -> Response {
+    /// Only whether it is a batch; the shape is chosen first, so that the error names the field that is wrong.
+    #[derive(Deserialize)]
+    struct Shape {
+        jobs: Option<serde::de::IgnoredAny>,
+    }
+    let is_batch = serde_json::from_slice::<Shape>(&body).is_ok_and(|shape| shape.jobs.is_some());
     let request = if is_batch {
         parse(&body)
     } else {
         parse(&body).map(|job| wire::EnqueueRequest { jobs: vec![job], ..Default::default() })
     };
-    let request = match request {
-        Ok(request) => request,
-        Err(error) => return problem(&error),
-    };
-    answer(api.enqueue(request).await)
+    match request {
+        Ok(request) => answer(to_the_end(async move { api.enqueue(request).await }).await),
+        Err(error) => problem(&error),
+    }
 }
 
 #[derive(Deserialize)]
@@ -134,14 +140,7 @@ struct ListQuery {
     cursor: String,
 }
 
-async fn list(
-    State(api): Shared,
-    query: Result<Query<ListQuery>, axum::extract::rejection::QueryRejection>,
-) -> Response {
-    let query = match query {
-        Ok(Query(query)) => query,
-        Err(error) => return problem(&ApiError::invalid(error.body_text())),
-    };
+async fn list(State(api): Shared, Params(query): Params<ListQuery>) -> Response {
     let states = query.state.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let request = wire::ListJobsRequest {
         queue: query.queue,
@@ -163,7 +162,7 @@ struct WaitQuery {
 }
 
 /// Answers the job as soon as it has ended, or as it is when the time is over.
-async fn wait(State(api): Shared, Path(id): Path<String>, Query(query): Query<WaitQuery>) -> Response {
+async fn wait(State(api): Shared, Path(id): Path<String>, Params(query): Params<WaitQuery>) -> Response {
     let timeout = query.timeout_ms.map_or(WAIT_MAX, Duration::from_millis).min(WAIT_MAX);
     let mut events = api.watchers.subscribe();
     let ended = async {
@@ -190,12 +189,13 @@ async fn wait(State(api): Shared, Path(id): Path<String>, Query(query): Query<Wa
     }
 }
 
-async fn cancel(State(api): Shared, body: Bytes) -> Response {
-    answer(async { api.cancel(parse(&body)?).await }.await)
+async fn cancel(State(api): Shared, Json(request): Json<wire::CancelRequest>) -> Response {
+    answer(to_the_end(async move { api.cancel(request).await }).await)
 }
 
 async fn cancel_one(State(api): Shared, Path(id): Path<String>) -> Response {
-    answer(api.cancel(wire::CancelRequest { ids: vec![id] }).await.and_then(|response| {
+    let cancelled = to_the_end(async move { api.cancel(wire::CancelRequest { ids: vec![id] }).await }).await;
+    answer(cancelled.and_then(|response| {
         let one = response.jobs.into_iter().next().expect("one answer for each id");
         if one.answer == "unknown" {
             Err(ApiError::not_found(format!("there is no job {}", one.id)))
@@ -205,13 +205,14 @@ async fn cancel_one(State(api): Shared, Path(id): Path<String>) -> Response {
     }))
 }
 
-async fn retry(State(api): Shared, body: Bytes) -> Response {
-    answer(async { api.retry(parse(&body)?).await }.await)
+async fn retry(State(api): Shared, Json(request): Json<wire::RetryRequest>) -> Response {
+    answer(to_the_end(async move { api.retry(request).await }).await)
 }
 
 async fn retry_one(State(api): Shared, Path(id): Path<String>) -> Response {
     let request = wire::RetryRequest { ids: vec![id], ..Default::default() };
-    answer(api.retry(request).await.and_then(|response| {
+    let retried = to_the_end(async move { api.retry(request).await }).await;
+    answer(retried.and_then(|response| {
         let one = response.jobs.into_iter().next().expect("one answer for each id");
         let refused = |why: String| Err(ApiError::new(model::ErrorKind::Refused, why));
         match one.answer.as_str() {
@@ -234,32 +235,86 @@ async fn queues(State(api): Shared) -> Response {
     answer(api.queues().await)
 }
 
-async fn set_queue(State(api): Shared, Path(name): Path<String>, body: Bytes) -> Response {
-    answer(async { api.set_queue(wire::SetQueueRequest { name, ..parse(&body)? }).await }.await)
+async fn set_queue(
+    State(api): Shared,
+    Path(name): Path<String>,
+    Json(request): Json<wire::SetQueueRequest>,
+) -> Response {
+    change_queue(api, wire::SetQueueRequest { name, ..request }).await
+}
+
+async fn change_queue(api: Arc<Api>, request: wire::SetQueueRequest) -> Response {
+    answer(to_the_end(async move { api.set_queue(request).await }).await)
 }
 
 async fn pause(State(api): Shared, Path(name): Path<String>) -> Response {
-    answer(api.set_queue(wire::SetQueueRequest { name, paused: Some(true), ..Default::default() }).await)
+    change_queue(api, wire::SetQueueRequest { name, paused: Some(true), ..Default::default() }).await
 }
 
 async fn resume(State(api): Shared, Path(name): Path<String>) -> Response {
-    answer(api.set_queue(wire::SetQueueRequest { name, paused: Some(false), ..Default::default() }).await)
+    change_queue(api, wire::SetQueueRequest { name, paused: Some(false), ..Default::default() }).await
 }
 
-async fn claim(State(api): Shared, body: Bytes) -> Response {
-    answer(async { api.claim(parse(&body)?).await }.await)
+async fn claim(State(api): Shared, Json(request): Json<wire::ClaimRequest>) -> Response {
+    answer(while_wanted(|gone| async move { api.claim(request, gone).await }).await)
 }
 
-async fn renew(State(api): Shared, body: Bytes) -> Response {
-    answer(async { api.renew(parse(&body)?).await }.await)
+async fn renew(State(api): Shared, Json(request): Json<wire::RenewRequest>) -> Response {
+    answer(to_the_end(async move { api.renew(request).await }).await)
 }
 
-async fn finish(State(api): Shared, body: Bytes) -> Response {
-    answer(async { api.finish(parse(&body)?).await }.await)
+async fn finish(State(api): Shared, Json(request): Json<wire::FinishRequest>) -> Response {
+    answer(to_the_end(async move { api.finish(request).await }).await)
 }
 
-async fn progress(State(api): Shared, body: Bytes) -> Response {
-    answer(async { api.progress(parse(&body)?).await }.await)
+async fn progress(State(api): Shared, Json(request): Json<wire::ProgressRequest>) -> Response {
+    answer(to_the_end(async move { api.progress(request).await }).await)
+}
+
+/// A request's body, whole, within its size and its time.
+struct Body(Bytes);
+
+impl<S: Send + Sync> FromRequest<S> for Body {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
+            Ok(Ok(bytes)) => Ok(Body(bytes)),
+            Ok(Err(rejection)) => {
+                Err(with_status(&ApiError::invalid(rejection.body_text()), rejection.status()))
+            }
+            Err(_) => {
+                let error = ApiError::invalid(format!("the body did not arrive within {BODY_TIMEOUT:?}"));
+                Err(with_status(&error, StatusCode::REQUEST_TIMEOUT))
+            }
+        }
+    }
+}
+
+/// A body that is one of our messages.
+struct Json<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Json<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
+        let Body(bytes) = Body::from_request(request, state).await?;
+        parse(&bytes).map(Json).map_err(|error| problem(&error))
+    }
+}
+
+/// What stands behind the question mark.
+struct Params<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let Query(query) = Query::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| problem(&ApiError::invalid(rejection.body_text())))?;
+        Ok(Params(query))
+    }
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {

@@ -15,6 +15,7 @@ mod metrics;
 mod serve;
 mod session;
 mod sessions;
+mod shield;
 mod stall;
 mod watch;
 
@@ -53,7 +54,16 @@ pub async fn run(node: Node, listener: TcpListener, shutdown: CancellationToken)
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
     let api = Arc::new(Api::new(node.store, node.clock, node.config, node.metrics, events));
     let heart = tokio::spawn(Heart::new(Arc::clone(&api)).beat(inbox));
-    let result = serve::serve(Arc::clone(&api), listener, shutdown).await;
-    heart.abort();
-    result
+    let mut heart = heart;
+    tokio::select! {
+        served = serve::serve(Arc::clone(&api), listener, shutdown) => {
+            heart.abort();
+            served
+        }
+        // Without its heart a server would look alive and do nothing: better to end and be started again.
+        ended = &mut heart => Err(io::Error::other(match ended {
+            Ok(()) => "the server's heart stopped".to_owned(),
+            Err(error) => format!("the server's heart broke: {error}"),
+        })),
+    }
 }

@@ -171,6 +171,8 @@ impl Metrics {
 
     /// The text of `/metrics`, with queue figures as of now.
     pub(crate) fn render(&self, queues: &[QueueStats]) -> Result<String, fmt::Error> {
+        // Held throughout: a second scrape must not find the families half filled.
+        let registry = self.registry.lock().expect("no panic while holding the lock");
         self.queue_size.clear();
         self.queue_oldest.clear();
         for stats in queues {
@@ -183,7 +185,7 @@ impl Metrics {
             self.queue_oldest.get_or_create(&QueueLabel { queue }).set(oldest);
         }
         let mut text = String::new();
-        encode(&mut text, &self.registry.lock().expect("no panic while holding the lock"))?;
+        encode(&mut text, &registry)?;
         Ok(text)
     }
 }

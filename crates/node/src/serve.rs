@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use rpc::wire::ServerFrame;
 use tokio::net::{TcpListener, TcpStream};
@@ -27,7 +27,7 @@ const CONNECTION_WINDOW: u32 = 16 << 20;
 /// A peer that is silent this long is asked; one that does not answer is gone.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A client gets this long to send the headers of an HTTP/1 request.
+/// A client gets this long to say anything, and to send the headers of an HTTP/1 request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A pause after a failed accept (out of descriptors, say), so that trouble does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -49,13 +49,20 @@ pub(crate) async fn serve(
         .initial_connection_window_size(CONNECTION_WINDOW)
         .keep_alive_interval(KEEPALIVE_INTERVAL)
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
-    let door = Door { builder: Arc::new(builder), service, slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)) };
+    let door = Door {
+        builder: Arc::new(builder),
+        service,
+        slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+        closing: api.closing.clone(),
+    };
     let graceful = GracefulShutdown::new();
     loop {
         tokio::select! {
             biased;
             () = shutdown.cancelled() => break,
-            (stream, slot) = door.accept(&listener) => door.serve(stream, slot, |connection| graceful.watch(connection)),
+            (stream, slot) = door.accept(&listener) => {
+                door.serve(stream, slot, Some(graceful.watcher()));
+            }
         }
     }
     api.closing.cancel();
@@ -75,19 +82,19 @@ pub(crate) async fn serve(
                 }
                 return Ok(());
             }
-            (stream, slot) = door.accept(&listener) => door.serve(stream, slot, std::convert::identity),
+            (stream, slot) = door.accept(&listener) => door.serve(stream, slot, None),
         }
     }
 }
 
 type Service = TowerToHyperService<axum::Router>;
-type Connection = auto::UpgradeableConnection<'static, TokioIo<TcpStream>, Service, TokioExecutor>;
 
 /// How connections are taken and served.
 struct Door {
     builder: Arc<auto::Builder<TokioExecutor>>,
     service: Service,
     slots: Arc<Semaphore>,
+    closing: CancellationToken,
 }
 
 impl Door {
@@ -104,17 +111,28 @@ impl Door {
         }
     }
 
-    /// Serves one connection in a task of its own; `watch` may put something around it.
-    fn serve<F>(&self, stream: TcpStream, slot: OwnedSemaphorePermit, watch: impl FnOnce(Connection) -> F)
-    where
-        F: Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-    {
+    /// Serves one connection in a task of its own, to its end or, if it is watched, until it can be ended well.
+    fn serve(&self, stream: TcpStream, slot: OwnedSemaphorePermit, watcher: Option<Watcher>) {
         let _ = stream.set_nodelay(true);
-        let connection =
-            self.builder.serve_connection_with_upgrades(TokioIo::new(stream), self.service.clone());
-        let connection = watch(connection.into_owned());
+        let (builder, service, closing) =
+            (Arc::clone(&self.builder), self.service.clone(), self.closing.clone());
         tokio::spawn(async move {
-            if let Err(error) = connection.await {
+            let mut first = [0];
+            // Whoever connects and says nothing must not keep a place for long.
+            let spoke = tokio::select! {
+                spoke = tokio::time::timeout(HEADER_TIMEOUT, stream.peek(&mut first)) => spoke.is_ok(),
+                () = closing.cancelled(), if watcher.is_some() => false,
+            };
+            if !spoke {
+                return;
+            }
+            let connection =
+                builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+            let ended = match watcher {
+                Some(watcher) => watcher.watch(connection).await,
+                None => connection.await,
+            };
+            if let Err(error) = ended {
                 debug!(error, "connection ended");
             }
             drop(slot);

@@ -182,7 +182,7 @@ impl Gathered {
             }
             answer.left = true;
         }
-        if answer != ServerFrame::default() && session.frames.send(Ok(answer)).await.is_err() {
+        if answer != ServerFrame::default() && session.send(answer).await.is_err() {
             debug!(%worker, "worker went away before its answer");
             return Ok(true);
         }

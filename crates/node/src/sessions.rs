@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use model::{QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
@@ -11,9 +12,13 @@ use schedule::dispatch::SessionId;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
+use tracing::warn;
 
 /// Frames that may wait for a slow worker; then the sender waits, and only for that worker.
 pub(crate) const FRAMES_MAX: usize = 256;
+
+/// How long a worker may leave its frames untaken.
+const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Where a worker's frames go: frames, and at most one error as the last item.
 pub(crate) type Outgoing = mpsc::Sender<Result<ServerFrame, Status>>;
@@ -29,7 +34,27 @@ pub(crate) struct Session {
     pub(crate) close: CancellationToken,
 }
 
+/// The worker is gone, or reads so slowly that it was given up.
+pub(crate) struct Gone;
+
 impl Session {
+    /// Sends a frame. A worker that takes none for a while loses its session: whoever waits for it holds up nobody else,
+    /// but must not wait for ever.
+    pub(crate) async fn send(&self, frame: ServerFrame) -> Result<(), Gone> {
+        tokio::select! {
+            biased;
+            () = self.close.cancelled() => Err(Gone),
+            sent = tokio::time::timeout(SEND_TIMEOUT, self.frames.send(Ok(frame))) => match sent {
+                Ok(sent) => sent.map_err(|_| Gone),
+                Err(_) => {
+                    warn!(worker = %self.worker, "worker takes no frames; its session is closed");
+                    self.close.cancel();
+                    Err(Gone)
+                }
+            },
+        }
+    }
+
     /// Tells the worker to stop something, if its outbox has room; otherwise it learns it at its next beat.
     pub(crate) fn stop(&self, stop: Stop) {
         let _ = self.frames.try_send(Ok(ServerFrame { stops: vec![stop], ..Default::default() }));

@@ -8,24 +8,32 @@ use model::Instant;
 /// Shorter trouble than this is covered by the leases themselves.
 const TOLERANCE: Duration = Duration::from_secs(1);
 
-/// Since when renewals are in trouble.
+/// Refusals further apart than this are two troubles: between them nobody was kept waiting.
+const GAP_MAX: Duration = Duration::from_secs(2);
+
+/// How renewals fare.
 #[derive(Debug, Default)]
 pub(crate) struct RenewalHealth {
-    troubled_since: Mutex<Option<Instant>>,
+    trouble: Mutex<Option<Trouble>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Trouble {
+    /// Not reported yet from here on.
+    since: Instant,
+    last_refusal: Instant,
 }
 
 impl RenewalHealth {
     /// Notes one renewal that began and ended at these times. Answers the trouble to report now, each piece once.
     pub(crate) fn observe(&self, began: Instant, ended: Instant, succeeded: bool) -> Option<Duration> {
-        let mut since = self.troubled_since.lock().expect("no panic while holding the lock");
-        let start = since.unwrap_or(began);
-        let trouble = ended.since(start);
-        let report = (trouble > TOLERANCE).then_some(trouble);
-        *since = match (succeeded, report) {
-            (true, _) => None,
-            (false, Some(_)) => Some(ended),
-            (false, None) => Some(start),
-        };
+        let mut trouble = self.trouble.lock().expect("no panic while holding the lock");
+        let goes_on = trouble.filter(|trouble| began.since(trouble.last_refusal) <= GAP_MAX);
+        let since = goes_on.map_or(began, |trouble| trouble.since);
+        let lasted = ended.since(since);
+        let report = (lasted > TOLERANCE).then_some(lasted);
+        let reported_to = if report.is_some() { ended } else { since };
+        *trouble = (!succeeded).then_some(Trouble { since: reported_to, last_refusal: ended });
         report
     }
 }
@@ -45,6 +53,16 @@ mod tests {
         assert_eq!(health.observe(at(900), at(950), false), None, "one refusal is no stall yet");
         assert_eq!(health.observe(at(1_000), at(1_010), true), None);
         assert_eq!(health.observe(at(9_000), at(9_010), true), None, "the refusal is forgotten");
+    }
+
+    #[test]
+    fn silence_after_a_refusal_is_not_trouble() {
+        let health = RenewalHealth::default();
+        assert_eq!(health.observe(at(0), at(10), false), None);
+        // Nobody asked for 45 s, so nobody was kept waiting.
+        assert_eq!(health.observe(at(45_000), at(45_010), true), None);
+        assert_eq!(health.observe(at(60_000), at(60_010), false), None);
+        assert_eq!(health.observe(at(99_000), at(99_010), false), None);
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! How bytes look in JSON: a payload that is JSON is written as it is, anything else as `{"base64": "…"}`.
 //!
-//! Reading goes the other way: any JSON value becomes its compact text; an object with the single key `base64`
-//! becomes the bytes it stands for.
+//! Reading goes the other way: any JSON value becomes its own text, to the letter, so that no number loses digits and no
+//! object its order; an object with the single key `base64` becomes the bytes it stands for.
 
 use bytes::Bytes;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
-const BASE64_KEY: &str = "base64";
+const NULL: &str = "null";
 
 /// For `bytes` fields. Empty bytes are `null`.
 pub mod payload {
@@ -16,15 +16,12 @@ pub mod payload {
 
     /// Bytes to JSON.
     pub fn serialize<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
-        to_value(bytes).serialize(serializer)
+        to_json(bytes).serialize(serializer)
     }
 
     /// JSON to bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Bytes, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Null => Ok(Bytes::new()),
-            value => from_value(&value).map_err(D::Error::custom),
-        }
+        Ok(optional_payload::deserialize(deserializer)?.unwrap_or_default())
     }
 }
 
@@ -34,45 +31,51 @@ pub mod optional_payload {
 
     /// Bytes to JSON.
     pub fn serialize<S: Serializer>(bytes: &Option<Bytes>, serializer: S) -> Result<S::Ok, S::Error> {
-        bytes.as_ref().map(to_value).serialize(serializer)
+        bytes.as_ref().map(to_json).serialize(serializer)
     }
 
     /// JSON to bytes.
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Bytes>, D::Error> {
-        match Value::deserialize(deserializer)? {
-            Value::Null => Ok(None),
-            value => from_value(&value).map(Some).map_err(D::Error::custom),
-        }
+        // Not as an `Option`, which would take the raw text apart.
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        if raw.get() == NULL { Ok(None) } else { from_json(&raw).map(Some).map_err(D::Error::custom) }
     }
 }
 
-/// Bytes as a JSON value.
-pub fn to_value(bytes: &Bytes) -> Value {
+/// An object that stands for bytes.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Base64 {
+    base64: String,
+}
+
+/// Bytes as JSON text.
+pub fn to_json(bytes: &Bytes) -> Box<RawValue> {
+    let spelt = || {
+        let object = Base64 { base64: base64_encode(bytes) };
+        serde_json::value::to_raw_value(&object).expect("an object with one text is always JSON")
+    };
     if bytes.is_empty() {
-        return Value::Null;
+        return RawValue::from_string(NULL.to_owned()).expect("null is JSON");
     }
-    match serde_json::from_slice::<Value>(bytes) {
-        // Such an object would be read back as the bytes it spells, so it has to be spelt out itself.
-        Ok(value) if !is_base64_object(&value) => value,
-        _ => serde_json::json!({ BASE64_KEY: base64_encode(bytes) }),
+    let Ok(text) = std::str::from_utf8(bytes) else { return spelt() };
+    // Line breaks stand only between tokens in JSON; without them an answer is one line, as programs expect.
+    let text = text.trim().replace(['\n', '\r'], " ");
+    match RawValue::from_string(text) {
+        // Such an object would be read back as the bytes it spells, so it has to be spelt out itself; so has a null.
+        Ok(raw) if raw.get() != NULL && serde_json::from_str::<Base64>(raw.get()).is_err() => raw,
+        _ => spelt(),
     }
 }
 
-/// A JSON value as bytes.
-pub fn from_value(value: &Value) -> Result<Bytes, String> {
-    if is_base64_object(value) {
-        let text = value[BASE64_KEY].as_str().unwrap_or_default();
-        return base64_decode(text)
+/// JSON text as bytes.
+pub fn from_json(raw: &RawValue) -> Result<Bytes, String> {
+    match serde_json::from_str::<Base64>(raw.get()) {
+        Ok(Base64 { base64 }) => base64_decode(&base64)
             .map(Bytes::from)
-            .ok_or_else(|| "base64 is not valid standard base64".to_owned());
+            .ok_or_else(|| "base64 is not valid standard base64".to_owned()),
+        Err(_) => Ok(Bytes::copy_from_slice(raw.get().as_bytes())),
     }
-    Ok(Bytes::from(value.to_string()))
-}
-
-fn is_base64_object(value: &Value) -> bool {
-    value
-        .as_object()
-        .is_some_and(|object| object.len() == 1 && object.get(BASE64_KEY).is_some_and(Value::is_string))
 }
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -134,18 +137,40 @@ mod tests {
     #[test]
     fn any_bytes_survive_the_way_through_json() {
         let all: Vec<u8> = (0..=255).collect();
-        for bytes in
-            [&b""[..], b"{\"a\": [1, 2]}", b"plain text", b"\"text\"", b"{\"base64\":\"Zg==\"}", b"3.5", &all]
-        {
+        let exact: [&[u8]; 10] = [
+            b"",
+            b"{\"b\": [1, 2], \"a\": 1.10, \"n\": 123456789012345678901234567890}",
+            b"plain text",
+            b"\"text\"",
+            b"null",
+            b"{\"base64\":\"Zg==\"}",
+            b"{\"base64\":\"Zg==\",\"more\":1}",
+            b"3.50",
+            b"two\nlines",
+            &all,
+        ];
+        for bytes in exact {
             let bytes = Bytes::copy_from_slice(bytes);
-            let back = match to_value(&bytes) {
-                Value::Null => Bytes::new(),
-                value => from_value(&value).unwrap(),
-            };
-            // JSON may lose white space, nothing else.
-            let same =
-                serde_json::from_slice::<Value>(&back).ok() == serde_json::from_slice::<Value>(&bytes).ok();
-            assert!(back == bytes || same, "{bytes:?} became {back:?}");
+            let raw = to_json(&bytes);
+            let back = if raw.get() == NULL { Bytes::new() } else { from_json(&raw).unwrap() };
+            assert_eq!(back, bytes, "through {raw}");
+            assert!(!raw.get().contains('\n'), "one line: {raw}");
         }
+        let pretty = Bytes::from_static(b"{\n  \"a\": 1\n}\n");
+        assert_eq!(to_json(&pretty).get(), "{   \"a\": 1 }", "only white space changes");
+    }
+
+    #[test]
+    fn a_message_keeps_its_payload_to_the_letter() {
+        let text = r#"{"queue":"q","payload":{"z":1.10,"a":123456789012345678901234567890}}"#;
+        let job: crate::wire::NewJob = serde_json::from_str(text).unwrap();
+        assert_eq!(job.payload, r#"{"z":1.10,"a":123456789012345678901234567890}"#.as_bytes());
+        assert!(
+            serde_json::to_string(&job)
+                .unwrap()
+                .contains(r#""payload":{"z":1.10,"a":123456789012345678901234567890}"#)
+        );
+        let absent: crate::wire::ProgressNote = serde_json::from_str(r#"{"note":null}"#).unwrap();
+        assert_eq!(absent.note, None);
     }
 }

@@ -10,12 +10,12 @@
 //!
 //! **Own stalls.** While leases exist, a tick shows that our own loop runs. A tick that is late by more than
 //! [`STALL_TOLERANCE`], or a store that refused renewals for longer, means that workers could not renew through no fault
-//! of theirs: every lease gets that time back, and nothing is taken back for one longest lease.
+//! of theirs: every lease gets that time back, and nothing is taken back for one longest lease, up to [`PAUSE_MAX`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use model::{Instant, Limits};
+use model::Instant;
 
 use crate::backoff::Backoff;
 
@@ -34,6 +34,9 @@ pub const READ_INTERVAL: Duration = Duration::from_secs(10);
 pub const STALL_TICK: Duration = Duration::from_millis(250);
 /// A stall up to this long is a hiccup that leases survive by themselves: a beat lost to it is followed by another.
 pub const STALL_TOLERANCE: Duration = Duration::from_secs(1);
+/// The longest pause of rescue after a start or a stall. Holders with longer leases have them to themselves; without
+/// this bound a single lease of a day would keep everybody's jobs from coming back for a day.
+pub const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// The least time between a pass that found nothing and the next, so that a store whose answers contradict each other
 /// costs little.
 pub const EMPTY_PASS_GAP: Duration = Duration::from_millis(5);
@@ -56,7 +59,8 @@ pub enum Duty {
 /// Something happened. Spans count from `now`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The store is open. Nothing is taken back during the first longest lease, so that workers find us again.
+    /// The store is open. Nothing is taken back during the first longest lease, up to [`PAUSE_MAX`], so that workers find
+    /// us again.
     Started {
         /// The longest lease of any running job; `None` if none runs.
         longest_lease: Option<Duration>,
@@ -291,7 +295,7 @@ impl Upkeep {
     fn start(&mut self, now: Instant, longest_lease: Option<Duration>) {
         if let Some(lease) = longest_lease {
             self.longest_read = lease;
-            self.reap_from = self.reap_from.max(now + lease);
+            self.reap_from = self.reap_from.max(now + lease.min(PAUSE_MAX));
             self.keep_ticking(now);
         }
         self.purge.due_by(now + PURGE_INTERVAL);
@@ -346,7 +350,7 @@ impl Upkeep {
 
     /// For `lasted` until now, workers could not renew through no fault of theirs.
     fn make_up_for(&mut self, now: Instant, lasted: Duration) {
-        let pause = self.longest_read.max(self.longest_granted).max(Limits::LEASE_DEFAULT);
+        let pause = self.longest_read.max(self.longest_granted).min(PAUSE_MAX);
         self.reap_from = self.reap_from.max(now + pause);
         // Our own stall and the store's may be the same moment told twice, and a long one is told as it goes on.
         let begun = (now - lasted).max(self.made_up_to);

@@ -224,7 +224,7 @@ fn commit_times() -> String {
 
 fn claim(queue: &str, limit: usize) -> Claim {
     let queues = vec![QueueName::new(queue).expect("our queues have good names")];
-    Claim { holder: worker(), queues, limit, lease: LEASE }
+    Claim { holder: worker(), queues, limit, bytes_max: usize::MAX, lease: LEASE }
 }
 
 fn worker() -> WorkerKey {

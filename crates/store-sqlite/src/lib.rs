@@ -38,5 +38,5 @@ mod writer;
 
 pub use error::OpenError;
 pub use migrate::{Migration, migrate, migrations, schema_version};
-pub use open::{DATABASE_FILE, LOCK_FILE, OnCommit, SqliteOptions};
+pub use open::{DATABASE_FILE, LOCK_FILE, OnCommit, SqliteOptions, sqlite_version};
 pub use store::SqliteStore;

@@ -68,6 +68,11 @@ impl fmt::Debug for SqliteOptions {
     }
 }
 
+/// The version of the SQLite that is built in, as `3.51.3`.
+pub fn sqlite_version() -> &'static str {
+    rusqlite::version()
+}
+
 /// Everything the threads need.
 pub(crate) struct Opened {
     pub(crate) lock: DirLock,

@@ -26,8 +26,9 @@ pub(crate) const LIST_BY_STATE: &str = "
     WHERE jobs.no IN (SELECT no FROM ({of_states}) ORDER BY id DESC LIMIT ?5)
     ORDER BY jobs.id DESC";
 
-/// Dead and cancelled jobs, oldest first.
-pub(crate) const ENDED: &str = "SELECT id FROM ({of_states}) ORDER BY id LIMIT ?5";
+/// Dead and cancelled jobs, oldest first. ?6 ids above.
+pub(crate) const ENDED: &str = "
+    SELECT id FROM ({of_states}) WHERE ?6 IS NULL OR id > ?6 ORDER BY id LIMIT ?5";
 
 const OF_STATE: &str = "
         SELECT no, id FROM jobs INDEXED BY {index}
@@ -79,6 +80,7 @@ impl Query for List {
 /// Which jobs a filter chooses for a re-drive.
 pub(crate) struct FindEnded {
     pub(crate) filter: JobFilter,
+    pub(crate) after: Option<JobId>,
     pub(crate) limit: usize,
 }
 
@@ -98,7 +100,8 @@ impl Query for FindEnded {
             queue.map(QueueName::as_str),
             kind.map(Kind::as_str),
             bits(&states),
-            row::limit(self.limit)
+            row::limit(self.limit),
+            self.after.as_ref().map(JobId::as_bytes)
         ])?;
         let mut ids = Vec::new();
         while let Some(row) = rows.next()? {

@@ -43,8 +43,8 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens a data directory, creating what is missing. Every running job gets a full lease from now on, because
-    /// nobody could renew while the store was closed.
+    /// Opens a data directory, creating what is missing. Every running job gets its full lease from now on,
+    /// and a short-leased one a little more, because nobody could renew while the store was closed.
     pub fn open(options: SqliteOptions, clock: Arc<dyn Clock>) -> Result<Self, OpenError> {
         Self::open_with(options, clock, Mutations::default())
     }
@@ -209,7 +209,7 @@ impl JobStore for SqliteStore {
         let ids = match selection {
             Selection::Ids(ids) => ids,
             // A long search must not hold up the writer; what it finds is checked again when it is written.
-            Selection::Filter(filter) => self.search(FindEnded { filter, limit }).await?,
+            Selection::Filter { filter, after } => self.search(FindEnded { filter, after, limit }).await?,
         };
         self.write(Redrive(ids)).await
     }

@@ -5,21 +5,23 @@
 
 use std::sync::Arc;
 
-use model::{Clock, Instant, LeaseTime, WallTime};
+use model::{Clock, Instant, LeaseTime, Limits, WallTime};
 
 use crate::db::Db;
 use crate::error::Trouble;
+use crate::row;
 
 const LEASE_CLOCK: &str = "SELECT value FROM meta WHERE name = 'lease_clock'";
 
 const KEEP_LEASE_CLOCK: &str = "UPDATE meta SET value = ?1 WHERE name = 'lease_clock' AND value < ?1";
 
-const RUNNING_LEASES: &str = "
-    SELECT max(lease_until), max(granted_us) FROM jobs WHERE state = 2";
+const LONGEST_LEASE: &str = "SELECT max(granted_us) FROM jobs WHERE state = 2";
 
-const ADOPT: &str = "UPDATE jobs SET lease_until = ?1, adopted = 1 WHERE state = 2";
+/// ?1 from when, ?2 the shortest lease to give.
+const ADOPT: &str = "
+    UPDATE jobs SET lease_until = max(lease_until, ?1 + max(granted_us, ?2)), adopted = 1 WHERE state = 2";
 
-pub(crate) const STATEMENTS: &[&str] = &[LEASE_CLOCK, KEEP_LEASE_CLOCK, RUNNING_LEASES, ADOPT];
+pub(crate) const STATEMENTS: &[&str] = &[LEASE_CLOCK, KEEP_LEASE_CLOCK, LONGEST_LEASE, ADOPT];
 
 /// The time of one verb.
 #[derive(Clone, Copy, Debug)]
@@ -59,15 +61,17 @@ pub(crate) fn keep_lease_clock(db: &Db, now: LeaseTime) -> Result<(), Trouble> {
     Ok(())
 }
 
-/// Gives every running job the longest lease of them all from now on, because nobody could renew while we were away.
+/// Gives every running job a lease from now on, because nobody could renew while we were away: its own, but no less than
+/// the longest of them all up to [`Limits::LEASE_DEFAULT`]. That is the time workers have to find us again. Without the
+/// bound, one job with a lease of a day would keep all the others from being rescued for a day.
+///
 /// They are marked until their holders are heard of: a job that is lost with the mark on was lost by our absence.
 pub(crate) fn adopt_running(db: &Db, now: LeaseTime) -> Result<(), Trouble> {
-    let (last, longest): (Option<i64>, Option<i64>) =
-        db.prepare(RUNNING_LEASES)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    if let (Some(last), Some(longest)) = (last, longest) {
+    let longest: Option<i64> = db.prepare(LONGEST_LEASE)?.query_row([], |row| row.get(0))?;
+    if let Some(longest) = longest {
         // A tick more than a lease granted at this very moment: the whole of it must have passed.
-        let until = (now.as_micros() + longest + 1).max(last);
-        db.prepare(ADOPT)?.execute([until])?;
+        let from = now.as_micros() + 1;
+        db.prepare(ADOPT)?.execute([from, longest.min(row::micros(Limits::LEASE_DEFAULT))])?;
     }
     keep_lease_clock(db, now)
 }

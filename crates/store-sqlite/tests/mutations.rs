@@ -253,6 +253,18 @@ const MUTATIONS: &[Mutation] = &[
         "live_and_completed_jobs_are_not_redriven",
     ),
     mutation(
+        "redrive by filter starts from the oldest again",
+        "WHERE ?6 IS NULL OR id > ?6",
+        "WHERE ?6 IS ?6",
+        "redrive_by_filter_pages_past_taken_keys",
+    ),
+    mutation(
+        "redrive by filter takes the jobs as they ended",
+        "ORDER BY id LIMIT ?5",
+        "LIMIT ?5",
+        "filter_redrives_the_oldest_first_up_to_the_limit",
+    ),
+    mutation(
         "dead jobs go as early as completed ones",
         "state = 5 AND state >= 3 AND finished_at <= ?2",
         "state = 5 AND state >= 3 AND ?2 = ?2 AND finished_at <= ?1",
@@ -267,9 +279,33 @@ const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "leases are not prolonged on opening",
-        "SET lease_until = ?1, adopted = 1",
-        "SET lease_until = max(lease_until, ?1 * 0), adopted = 1",
-        "nothing_is_reaped_before_the_longest_lease_has_passed_again",
+        "max(lease_until, ?1 + max(granted_us, ?2))",
+        "max(lease_until, ?1 * 0, ?2 * 0)",
+        "nothing_is_reaped_until_workers_had_time_to_come_back",
+    ),
+    mutation(
+        "on opening a short lease stays short",
+        "?1 + max(granted_us, ?2)",
+        "?1 + max(granted_us, ?2 * 0)",
+        "nothing_is_reaped_until_workers_had_time_to_come_back",
+    ),
+    mutation(
+        "on opening one long lease prolongs all the others",
+        "?1 + max(granted_us, ?2)",
+        "?1 + max((SELECT max(granted_us) FROM jobs WHERE state = 2), ?2)",
+        "long_lease_does_not_keep_others_from_rescue_after_reopening",
+    ),
+    mutation(
+        "on opening a long lease is cut",
+        "?1 + max(granted_us, ?2)",
+        "?1 + ?2",
+        "long_lease_is_granted_in_full_after_reopening",
+    ),
+    mutation(
+        "on opening an extended lease is cut",
+        "max(lease_until, ?1 + max(granted_us, ?2))",
+        "?1 + max(granted_us, ?2)",
+        "reopening_shortens_no_lease",
     ),
     mutation(
         "running jobs are not counted",

@@ -31,8 +31,8 @@ pub trait JobStore: Send + Sync + 'static {
     async fn promote(&self, limit: usize) -> Result<Promoted, StoreError>;
 
     /// Takes up to `claim.limit` available jobs of the named queues for `claim.holder`: priority first, then time,
-    /// then id. Paused queues and terminal holders get nothing. Each claim has a new fence, attempt + 1 and a lease
-    /// (the job's own, else the queue's, else `claim.lease`).
+    /// then id. Stops early when they have `claim.bytes_max` bytes. Paused queues and terminal holders get nothing. Each
+    /// claim has a new fence, attempt + 1 and a lease (the job's own, else the queue's, else `claim.lease`).
     async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError>;
 
     /// Extends the leases of the holds that still stand, each to now + its lease (`lease` where neither job nor queue
@@ -71,8 +71,8 @@ pub trait JobStore: Send + Sync + 'static {
     /// Calls jobs off: waiting ones at once, running ones by asking their holder.
     async fn cancel(&self, ids: Vec<JobId>) -> Result<Vec<Cancelled>, StoreError>;
 
-    /// Offers dead or cancelled jobs again: attempt and losses start over, the fence goes on. At most `limit` when
-    /// selected by filter; answers one entry for each job looked at.
+    /// Offers dead or cancelled jobs again: attempt and losses start over, the fence goes on. At most `limit`, by
+    /// id, when selected by filter; answers one entry for each job looked at.
     async fn redrive(&self, selection: Selection, limit: usize)
     -> Result<Vec<(JobId, Redriven)>, StoreError>;
 
@@ -148,6 +148,9 @@ pub struct Claim {
     pub queues: Vec<QueueName>,
     /// At most this many.
     pub limit: usize,
+    /// Stop after the job with which payloads and checkpoints together reach this many bytes; the first job is always
+    /// taken.
+    pub bytes_max: usize,
     /// The lease where neither job nor queue has its own.
     pub lease: Duration,
 }
@@ -181,6 +184,13 @@ pub struct Claimed {
     pub traceparent: Option<String>,
     /// How long the job was ready before this claim, by the wall clock.
     pub waited: Duration,
+}
+
+impl Claimed {
+    /// What it counts towards [`Claim::bytes_max`].
+    pub fn bytes(&self) -> usize {
+        self.payload.len() + self.checkpoint.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 /// The answer to one renewal.
@@ -297,8 +307,14 @@ pub enum Redriven {
 pub enum Selection {
     /// These.
     Ids(Vec<JobId>),
-    /// All that match, oldest first.
-    Filter(JobFilter),
+    /// All that match, oldest id first. Those that stay as they are, because their unique key is taken, match again: to
+    /// get past them, call again with the last id answered.
+    Filter {
+        /// What they have in common.
+        filter: JobFilter,
+        /// Only ids above this one.
+        after: Option<JobId>,
+    },
 }
 
 /// Which jobs to list. Empty fields match everything.

@@ -57,6 +57,7 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (ClaimFromPausedQueue, &["paused_queue_offers_nothing"]),
         (ClaimIgnoresPriority, &["claims_go_by_priority_then_time_then_id"]),
         (ClaimQueueByQueue, &["claims_are_ordered_across_queues"]),
+        (ClaimIgnoresBytes, &["claim_stops_when_its_bytes_are_reached"]),
         (PromoteEarly, &["jobs_are_not_promoted_early"]),
         (RequestIdForgotten, &["repeated_request_answers_as_the_first_time"]),
         (UniqueKeyIgnored, &["taken_unique_key_is_answered_with_its_owner"]),
@@ -64,6 +65,7 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (RedriveStealsUniqueKey, &["redrive_is_refused_while_another_has_the_unique_key"]),
         (RedriveKeepsAttempts, &["dead_job_is_offered_again"]),
         (RedriveKeepsCancel, &["cancelled_job_is_offered_again"]),
+        (RedriveIgnoresAfter, &["redrive_by_filter_pages_past_taken_keys"]),
         (PurgeTreatsDeadAsCompleted, &["finished_jobs_go_after_their_retention"]),
     ]
 };

@@ -59,9 +59,8 @@ async fn keep_open(
         let attempt = time::timeout(WELCOME_TIMEOUT, open(&client, hello.clone())).await;
         match attempt.unwrap_or_else(|_| Err(format!("no welcome within {WELCOME_TIMEOUT:?}"))) {
             Ok(Opened { server, frames, welcome, stream }) => {
-                backoff.reset();
                 events.send(LinkEvent::Up { server, frames }).await?;
-                let why = forward(welcome, stream, &events).await?;
+                let why = forward(welcome, stream, &events, &mut backoff).await?;
                 events.send(LinkEvent::Down { why }).await?;
             }
             Err(why) => events.send(LinkEvent::Failed { why }).await?,
@@ -97,6 +96,7 @@ async fn forward(
     welcome: wire::ServerFrame,
     mut stream: Streaming<wire::ServerFrame>,
     events: &mpsc::Sender<LinkEvent>,
+    backoff: &mut Backoff,
 ) -> Result<String, mpsc::error::SendError<LinkEvent>> {
     let mut frame = welcome;
     loop {
@@ -106,7 +106,11 @@ async fn forward(
             return Ok("the server is going away".to_owned());
         }
         frame = match stream.message().await {
-            Ok(Some(frame)) => frame,
+            Ok(Some(frame)) => {
+                // Only now: a server that welcomes us and then cannot serve is not to be asked again and again.
+                backoff.reset();
+                frame
+            }
             Ok(None) => return Ok("the server closed the stream".to_owned()),
             Err(status) => return Ok(status.message().to_owned()),
         };

@@ -144,6 +144,7 @@ impl Field {
             queues: vec![self.queue.clone()],
             limit,
             lease: Limits::LEASE_DEFAULT,
+            bytes_max: usize::MAX,
         };
         let began = Instant::now();
         let claimed = self.store.claim(claim).await?;

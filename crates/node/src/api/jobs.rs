@@ -1,6 +1,6 @@
 //! Producers and people: enqueue, look, cancel, retry, watch.
 
-use model::{JobId, State};
+use model::{Job, JobId, QueueName, State};
 use rpc::{ApiError, convert, wire};
 use store::{Cancelled, EnqueueBatch, Page, Redriven, Selection};
 
@@ -11,6 +11,8 @@ use crate::watch::Wanted;
 /// Jobs on one page of a list, and how many a caller may ask for.
 const PAGE_DEFAULT: u32 = 100;
 const PAGE_MAX: u32 = 1000;
+/// Bytes after which a page ends, so that it fits a message.
+const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Jobs moved by one statement of a re-drive by filter; the call repeats it until none is left.
 const REDRIVE_BATCH: usize = 1000;
 /// Jobs one re-drive call may move before it answers.
@@ -48,20 +50,19 @@ impl Api {
             };
             jobs.push(job.map_err(at)?);
         }
-        let mut queues: Vec<_> = jobs.iter().map(|job| &job.queue).collect();
+        let mut queues: Vec<QueueName> = jobs.iter().map(|job| job.queue.clone()).collect();
         queues.sort();
         queues.dedup();
-        let unserved_queues = queues
-            .into_iter()
-            .filter(|queue| self.sessions.workers_for(queue) == 0)
-            .map(ToString::to_string)
-            .collect();
+        let unserved = queues.iter().filter(|queue| self.sessions.workers_for(queue) == 0);
+        let unserved_queues = unserved.map(ToString::to_string).collect();
 
         let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
         let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
         self.metrics.enqueued.inc_by(inserted.clone().count() as u64);
         let watched = self.watched_ids(inserted.map(|job| job.id));
-        self.wake(answer.ready).await;
+        // A repeat may follow a call whose answer, and whose signal, got lost.
+        let any_repeat = answer.repeated || answer.jobs.iter().any(|job| job.duplicate);
+        self.wake(if any_repeat { queues } else { answer.ready }).await;
         if let Some(in_) = answer.next_run_in {
             self.tell(Event::RunDue { in_ }).await;
         }
@@ -94,8 +95,10 @@ impl Api {
         let retryable_only = request.states.iter().any(|word| word == "retryable")
             && !request.states.iter().any(|word| word == "scheduled");
         let jobs = self.store.list(filter, Page { before, limit }).await?;
+        let full = jobs.len() == limit;
+        let (jobs, was_cut) = within_bytes(jobs);
         let next_cursor = match jobs.last() {
-            Some(last) if jobs.len() == limit => last.id.to_string(),
+            Some(last) if full || was_cut => last.id.to_string(),
             _ => String::new(),
         };
         let jobs = jobs
@@ -154,20 +157,32 @@ impl Api {
                 )));
             }
             let mut answers = Vec::new();
+            let mut after = None;
             while answers.len() < REDRIVE_MAX {
-                let batch = self.store.redrive(Selection::Filter(filter.clone()), REDRIVE_BATCH).await?;
-                let moved = batch.iter().any(|(_, answer)| matches!(answer, Redriven::Again(_)));
+                let selection = Selection::Filter { filter: filter.clone(), after };
+                let batch = self.store.redrive(selection, REDRIVE_BATCH).await?;
+                after = batch.last().map(|(id, _)| *id);
                 let full = batch.len() == REDRIVE_BATCH;
+                // At once and not at the end: a long call must not keep its first jobs waiting.
+                self.note_redriven(&batch).await;
                 answers.extend(batch);
-                if !full || !moved {
+                if !full {
                     break;
                 }
             }
             answers
         } else {
             let limit = wanted.len();
-            self.store.redrive(Selection::Ids(wanted), limit).await?
+            let answers = self.store.redrive(Selection::Ids(wanted), limit).await?;
+            self.note_redriven(&answers).await;
+            answers
         };
+        Ok(wire::RetryResponse {
+            jobs: answers.iter().map(|(id, answer)| convert::retry_answer(*id, answer)).collect(),
+        })
+    }
+
+    async fn note_redriven(&self, answers: &[(JobId, Redriven)]) {
         let moved = answers.iter().filter_map(|(id, answer)| match answer {
             Redriven::Again(queue) => Some((*id, queue)),
             _ => None,
@@ -176,9 +191,6 @@ impl Api {
         let watched = self.watched_ids(moved.map(|(id, _)| id));
         self.wake_after(moves).await;
         self.announce(watched).await;
-        Ok(wire::RetryResponse {
-            jobs: answers.iter().map(|(id, answer)| convert::retry_answer(*id, answer)).collect(),
-        })
     }
 
     /// What a watcher wants, and the present state of the jobs it names.
@@ -208,6 +220,21 @@ pub(crate) fn unknown_job(id: JobId) -> ApiError {
     ApiError::not_found(format!(
         "there is no job {id}; finished jobs are removed when their retention is over"
     ))
+}
+
+/// As many jobs as fit an answer, one at least, and whether some were left for the next page.
+fn within_bytes(mut jobs: Vec<Job>) -> (Vec<Job>, bool) {
+    let mut bytes = 0;
+    let fitting = jobs.iter().take_while(|job| {
+        let fits = bytes < PAGE_BYTES_MAX;
+        let parts = [Some(&job.payload), job.result.as_ref(), job.checkpoint.as_ref(), job.progress.as_ref()];
+        bytes += parts.into_iter().flatten().map(|part| part.len()).sum::<usize>();
+        fits
+    });
+    let count = fitting.count();
+    let was_cut = count < jobs.len();
+    jobs.truncate(count);
+    (jobs, was_cut)
 }
 
 fn ids(texts: &[String]) -> Answer<Vec<JobId>> {

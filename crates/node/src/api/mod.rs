@@ -4,7 +4,7 @@ mod jobs;
 mod queues;
 mod work;
 
-pub(crate) use work::{check_credits, renewal_answers};
+pub(crate) use work::{CLAIM_BYTES_MAX, check_credits, renewal_answers};
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use model::{ErrorKind, Hold, Limits, Outcome, Report, State, WorkerKey};
+use model::{ErrorKind, Hold, Limits, Outcome, QueueName, Report, State, WorkerKey};
 use rpc::{ApiError, convert, wire};
 use store::{Claim, Finished, Progress, Renewed};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+use tracing::info;
 
 use super::{Answer, Api, Moves};
 use crate::event::{Event, leases};
@@ -13,6 +15,8 @@ use crate::metrics::Verb;
 
 /// The longest a unary claim may wait for work.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+/// Bytes of jobs given out together. Their frame must fit a message, whatever the payloads.
+pub(crate) const CLAIM_BYTES_MAX: usize = 4 << 20;
 
 impl Api {
     /// Extends leases; counts the holders that came too late.
@@ -84,7 +88,12 @@ impl Api {
     }
 
     /// The unary claim: takes what is there, or waits for work as a session of one call.
-    pub(crate) async fn claim(&self, request: wire::ClaimRequest) -> Answer<wire::ClaimResponse> {
+    /// What a caller that is gone would have got is handed back.
+    pub(crate) async fn claim(
+        &self,
+        request: wire::ClaimRequest,
+        gone: CancellationToken,
+    ) -> Answer<wire::ClaimResponse> {
         let worker = convert::worker(&request.worker)?;
         let queues = convert::queues(&request.queues)?;
         let limit = request.limit.clamp(1, 1_000);
@@ -101,23 +110,44 @@ impl Api {
             queues: queues.clone(),
             limit: limit as usize,
             lease: self.config.lease_default,
+            bytes_max: CLAIM_BYTES_MAX,
         };
         let claimed = self.store.claim(claim).await?;
-        if !claimed.is_empty() || wait.is_zero() {
+        let jobs = if !claimed.is_empty() || wait.is_zero() {
             self.note_claimed(&claimed).await;
             if !claimed.is_empty() {
                 self.tell(Event::LeasesGranted { leases: leases(&claimed) }).await;
             }
-            return Ok(wire::ClaimResponse { jobs: claimed.into_iter().map(convert::assignment).collect() });
+            claimed.into_iter().map(convert::assignment).collect()
+        } else {
+            self.wait_for_work(&worker, queues, limit, wait, &gone).await?
+        };
+        if gone.is_cancelled() && !jobs.is_empty() {
+            let holds =
+                jobs.iter().map(|job| convert::hold(&job.job, job.fence)).collect::<Result<Vec<_>, _>>()?;
+            self.hand_back(&worker, holds).await;
+            return Ok(wire::ClaimResponse::default());
         }
+        Ok(wire::ClaimResponse { jobs })
+    }
 
+    /// Takes part in dispatch for the length of one call.
+    async fn wait_for_work(
+        &self,
+        worker: &WorkerKey,
+        queues: Vec<QueueName>,
+        limit: u32,
+        wait: Duration,
+        gone: &CancellationToken,
+    ) -> Answer<Vec<wire::Assignment>> {
         let (frames, mut inbox) = mpsc::channel(1);
-        let session = self.sessions.open_unary(worker, queues.clone(), frames);
+        let session = self.sessions.open_unary(worker.clone(), queues.clone(), frames);
         self.tell(Event::Joined { session: session.id, queues }).await;
         self.tell(Event::Credits { session: session.id, add: limit }).await;
         let frame = tokio::select! {
             frame = tokio::time::timeout(wait, inbox.recv()) => frame.ok().flatten(),
             () = self.closing.cancelled() => None,
+            () = gone.cancelled() => None,
         };
         self.sessions.close(session.id);
         self.tell(Event::Left { session: session.id }).await;
@@ -125,7 +155,15 @@ impl Api {
         // through just before is taken along.
         inbox.close();
         let frame = frame.or_else(|| inbox.try_recv().ok()).transpose()?;
-        Ok(wire::ClaimResponse { jobs: frame.map(|frame| frame.assignments).unwrap_or_default() })
+        Ok(frame.map(|frame| frame.assignments).unwrap_or_default())
+    }
+
+    /// Gives back jobs that surely never reached their worker. Should that fail, their leases bring them back.
+    pub(crate) async fn hand_back(&self, worker: &WorkerKey, holds: Vec<Hold>) {
+        let reports = holds.into_iter().map(|hold| Report { hold, outcome: Outcome::HandedBack }).collect();
+        if let Err(error) = self.finish_reports(worker, reports).await {
+            info!(%worker, %error, "jobs that were never sent wait for their leases");
+        }
     }
 
     /// Counts claims and tells watchers.
@@ -151,7 +189,7 @@ impl Api {
             self.metrics.rescued.inc();
             self.metrics.rescue.observe(job.late.as_secs_f64());
             self.metrics.count_end(job.state);
-            tracing::info!(job_id = %job.hold.job, fence = %job.hold.fence, worker = %job.holder, state = job.state.word(), "job taken back");
+            info!(job_id = %job.hold.job, fence = %job.hold.fence, worker = %job.holder, state = job.state.word(), "job taken back");
             // A holder that is connected after all should not find out only at its next beat.
             if let Some(session) = self.sessions.of_worker(&job.holder) {
                 session.stop(convert::stop(job.hold, "lost"));

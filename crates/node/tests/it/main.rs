@@ -6,6 +6,8 @@ mod clock_steps;
 mod curl;
 mod draining;
 mod frames;
+mod going_away;
+mod large;
 mod leaving;
 mod support;
 mod watching;

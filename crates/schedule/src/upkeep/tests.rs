@@ -395,8 +395,8 @@ fn store_that_refuses_renewals_counts_like_our_own_stall() {
     desk.tell(9_991, Input::StoreStalled { lasted: ms(1_001) });
     assert_eq!(desk.run(9_991), [extend(9_991, 1_001)]);
     desk.tell(9_992, Input::Extended);
-    assert_eq!(desk.run(29_990), NOTHING, "the lease default, since no lease is longer");
-    assert_eq!(desk.run(29_991), [reap(29_991)]);
+    assert_eq!(desk.run(19_990), NOTHING, "for one lease");
+    assert_eq!(desk.run(19_991), [reap(19_991)]);
 }
 
 #[test]
@@ -440,8 +440,7 @@ fn failed_extension_stays_owed_and_holds_rescues_back() {
     let started = desk.run(45_000);
     assert_eq!(started, [extend(started[0].0, 5_000)], "both stalls");
     desk.tell(45_000, Input::Extended);
-    assert_eq!(desk.run(59_999), NOTHING);
-    assert_eq!(desk.run(60_000), [reap(60_000), (60_000, PURGE)]);
+    assert_eq!(desk.run(45_000), [reap(45_000)], "as soon as nothing is owed");
 }
 
 #[test]
@@ -466,8 +465,9 @@ fn pause_lasts_as_long_as_the_longest_lease_known() {
         desk.tell(at, Input::StoreStalled { lasted: ms(2_000) });
         desk.upkeep.reap_from().since(millis(at)).as_millis()
     };
-    assert_eq!(pause(&[]), 20_000, "the default lease at least");
-    assert_eq!(pause(&[(0, granted(5_000))]), 20_000);
+    assert_eq!(pause(&[]), 0, "nobody holds anything");
+    assert_eq!(pause(&[(0, granted(5_000))]), 5_000);
+    assert_eq!(pause(&[(0, granted(86_400_000))]), 60_000, "one long lease does not keep everybody waiting");
     assert_eq!(pause(&[(0, granted(50_000)), (1, granted(1_000))]), 50_000);
     let read = [(0, granted(50_000)), (1, Input::WallStepped), (2, next_lease(1_000, 30_000))];
     assert_eq!(pause(&read), 30_000, "the long one is finished");

@@ -114,7 +114,12 @@ impl Bench {
         lease: Duration,
     ) -> Vec<Claimed> {
         let queues = queues.iter().map(|name| queue(name)).collect();
-        let claimed = done(self.store().claim(Claim { holder: worker(holder), queues, limit, lease }).await);
+        self.claim_as(Claim { holder: worker(holder), queues, limit, bytes_max: usize::MAX, lease }).await
+    }
+
+    pub(super) async fn claim_as(&self, claim: Claim) -> Vec<Claimed> {
+        let limit = claim.limit;
+        let claimed = done(self.store().claim(claim).await);
         assert!(claimed.len() <= limit, "a claim of {limit} must not get {}", claimed.len());
         claimed
     }

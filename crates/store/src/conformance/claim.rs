@@ -3,12 +3,23 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Fence, Hold, JobId, LeaseTime, NewJob, QueuePatch, Retry, State, When};
+use model::{Fence, Hold, JobId, LeaseTime, NewJob, Outcome, QueuePatch, Retry, State, When};
 
 use super::bench::{
     Bench, LEASE, MANY, QUEUE, completed, failed_with, id, ids, job_in, kind, new_job, queue, secs, worker,
 };
-use crate::port::Claimed;
+use crate::port::{Claim, Claimed, Progress};
+
+/// A wish for jobs of these queues with this many bytes.
+fn claim_of(queues: &[&str], bytes_max: usize) -> Claim {
+    let queues = queues.iter().map(|name| queue(name)).collect();
+    Claim { holder: worker("w"), queues, limit: MANY, bytes_max, lease: LEASE }
+}
+
+/// A job with a payload of this length.
+fn sized(job: NewJob, bytes: usize) -> NewJob {
+    NewJob { payload: Bytes::from(vec![7; bytes]), ..job }
+}
 
 pub(super) async fn claim_gives_all_a_worker_needs(bench: &Bench) {
     let new = NewJob {
@@ -95,6 +106,42 @@ pub(super) async fn claim_takes_at_most_its_limit(bench: &Bench) {
     assert_eq!(bench.claim_from("w", &[QUEUE, "b"], 3).await.len(), 3);
     assert_eq!(bench.claim_from("w", &[QUEUE, "b"], 6).await.len(), 6);
     assert_eq!(bench.claim_from("w", &[QUEUE, "b"], 6).await.len(), 1);
+}
+
+pub(super) async fn claim_stops_when_its_bytes_are_reached(bench: &Bench) {
+    // The first has been claimed before and left a checkpoint, which counts as well.
+    let hold = bench.running(sized(new_job(1), 40), "w").await;
+    let checkpoint = Some(Bytes::from(vec![7; 60]));
+    assert_eq!(bench.progress_all("w", vec![Progress { hold, note: None, checkpoint }]).await, [true]);
+    bench.end("w", hold, Outcome::HandedBack).await;
+    let jobs = [
+        sized(job_in("b", 2), 100),
+        sized(new_job(3), 1_000),
+        sized(job_in("b", 4), 1_000),
+        sized(new_job(5), 0),
+        sized(new_job(6), 100),
+    ];
+    bench.enqueue(jobs.to_vec()).await;
+    let queues = [QUEUE, "b"];
+    assert_eq!(ids(&bench.claim_as(claim_of(&queues, 101)).await), [1, 2].map(id), "reached by the second");
+    for number in 3..=6 {
+        let job = bench.job(id(number)).await;
+        assert_eq!((job.state, job.attempt, job.fence), (State::Available, 0, Fence::NONE), "not touched");
+    }
+    assert_eq!(ids(&bench.claim_as(claim_of(&queues, 2_000)).await), [3, 4].map(id), "exactly reached");
+    assert_eq!(ids(&bench.claim_as(claim_of(&[QUEUE], 1)).await), [5, 6].map(id), "nothing counts nothing");
+}
+
+pub(super) async fn claim_takes_a_single_job_larger_than_its_bytes(bench: &Bench) {
+    bench.enqueue((1..=4).map(|number| sized(new_job(number), 10_000)).collect()).await;
+    assert_eq!(ids(&bench.claim_as(claim_of(&[QUEUE], 9_999)).await), [id(1)]);
+    assert_eq!(ids(&bench.claim_as(claim_of(&[QUEUE], 0)).await), [id(2)], "even if it may have none");
+    assert_eq!(
+        bench.claim_as(Claim { limit: 0, ..claim_of(&[QUEUE], 0) }).await,
+        [],
+        "but not beyond the limit"
+    );
+    assert_eq!(ids(&bench.claim_as(claim_of(&[QUEUE], usize::MAX)).await), [3, 4].map(id));
 }
 
 pub(super) async fn claim_from_an_unknown_queue_gets_nothing(bench: &Bench) {

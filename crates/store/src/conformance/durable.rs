@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Job, NewJob, Outcome, QueuePatch, Retry, State, UniqueScope, When};
+use model::{Job, JobId, Limits, NewJob, Outcome, QueuePatch, Retry, State, UniqueScope, When};
 
 use super::bench::{
     Bench, LEASE, MANY, MILLI, QUEUE, completed, duplicate, failed, failed_with, id, ids, inserted, job_in,
@@ -11,6 +11,8 @@ use super::bench::{
 use crate::port::{Finished, Progress, Renewed};
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
+/// A lease so long that nobody wants to wait for it.
+const LONG: Duration = Limits::LEASE_MAX;
 
 /// A store may prolong leases while opening, so they are left out of comparisons.
 fn but_for_leases(jobs: Vec<Job>) -> Vec<Job> {
@@ -93,22 +95,71 @@ pub(super) async fn fence_of_a_reused_id_grows_over_a_reopening(bench: &mut Benc
     assert!(second.fence > first.fence, "{} must exceed {}", second.fence, first.fence);
 }
 
-pub(super) async fn nothing_is_reaped_before_the_longest_lease_has_passed_again(bench: &mut Bench) {
-    bench.enqueue(vec![NewJob { lease: Some(secs(10)), ..new_job(1) }, new_job(2)]).await;
-    bench.claim_for("w", &[QUEUE], MANY, secs(60)).await;
-    bench.advance(secs(3_600));
+/// Claims a job for each of these leases, the first numbered 1, and closes the store until all of them are over.
+async fn running_while_closed(bench: &mut Bench, leases: &[Duration]) {
+    let jobs = (1..).zip(leases).map(|(number, lease)| NewJob { lease: Some(*lease), ..new_job(number) });
+    bench.enqueue(jobs.collect()).await;
+    assert_eq!(bench.claim("w", MANY).await.len(), leases.len());
+    bench.advance(LONG * 2);
     bench.reopen().await;
-    let reap_all = async |bench: &Bench| {
-        let seen = vec![bench.seen(id(1)).await, bench.seen(id(2)).await];
-        assert_eq!(bench.expired(MANY).await, [], "no lease may be seen as over");
-        assert_eq!(bench.reap(seen).await, [], "no job may be taken back");
-    };
-    reap_all(bench).await;
-    bench.advance(secs(60) - MILLI);
-    reap_all(bench).await;
-    bench.advance(secs(1));
+}
+
+/// No job can be taken back now.
+async fn assert_nothing_is_reaped(bench: &Bench, numbers: &[u64]) {
+    assert_eq!(bench.expired(MANY).await, [], "no lease may be seen as over");
+    let mut seen = Vec::new();
+    for number in numbers {
+        seen.push(bench.seen(id(*number)).await);
+    }
+    assert_eq!(bench.reap(seen).await, [], "no job may be taken back");
+}
+
+/// Takes back what is over and answers what that was, by id.
+async fn reap_expired(bench: &Bench) -> Vec<JobId> {
     let seen = bench.expired(MANY).await;
-    assert_eq!(bench.reap(seen).await.len(), 2, "but after that they are");
+    let mut reaped: Vec<JobId> = bench.reap(seen).await.iter().map(|reaped| reaped.hold.job).collect();
+    reaped.sort_unstable();
+    reaped
+}
+
+pub(super) async fn nothing_is_reaped_until_workers_had_time_to_come_back(bench: &mut Bench) {
+    running_while_closed(bench, &[secs(5), secs(60), LONG]).await;
+    assert_nothing_is_reaped(bench, &[1, 2, 3]).await;
+    bench.advance(Limits::LEASE_DEFAULT - MILLI);
+    assert_nothing_is_reaped(bench, &[1, 2, 3]).await;
+}
+
+pub(super) async fn short_leases_wait_no_longer_than_the_longest_after_reopening(bench: &mut Bench) {
+    running_while_closed(bench, &[secs(5), secs(10)]).await;
+    bench.advance(secs(10) - MILLI);
+    assert_nothing_is_reaped(bench, &[1, 2]).await;
+    bench.advance(MILLI * 2);
+    assert_eq!(reap_expired(bench).await, [1, 2].map(id));
+}
+
+pub(super) async fn long_lease_does_not_keep_others_from_rescue_after_reopening(bench: &mut Bench) {
+    running_while_closed(bench, &[secs(5), LONG, secs(60)]).await;
+    bench.advance(Limits::LEASE_DEFAULT + MILLI);
+    assert_eq!(reap_expired(bench).await, [id(1)], "its lease is short");
+    bench.advance(secs(60) - Limits::LEASE_DEFAULT);
+    assert_eq!(reap_expired(bench).await, [id(3)], "its own lease has passed");
+    assert_eq!(bench.job(id(2)).await.state, State::Running);
+}
+
+pub(super) async fn long_lease_is_granted_in_full_after_reopening(bench: &mut Bench) {
+    running_while_closed(bench, &[LONG]).await;
+    bench.advance(LONG - MILLI);
+    assert_nothing_is_reaped(bench, &[1]).await;
+    bench.advance(MILLI * 2);
+    assert_eq!(reap_expired(bench).await, [id(1)]);
+}
+
+pub(super) async fn reopening_shortens_no_lease(bench: &mut Bench) {
+    bench.running(new_job(1), "w").await;
+    assert_eq!(bench.extend_leases(LONG).await, 1);
+    let before = bench.job(id(1)).await.lease_until;
+    bench.reopen().await;
+    assert_eq!(bench.job(id(1)).await.lease_until, before);
 }
 
 pub(super) async fn loss_caused_by_our_own_restart_does_not_count(bench: &mut Bench) {

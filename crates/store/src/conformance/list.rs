@@ -54,6 +54,7 @@ macro_rules! conformance_tests {
                 promotion_takes_at_most_its_limit_in_order_of_time, scheduled_jobs_are_not_claimed;
             claim: claim_gives_all_a_worker_needs, claims_go_by_priority_then_time_then_id,
                 claims_are_ordered_across_queues, claim_takes_at_most_its_limit,
+                claim_stops_when_its_bytes_are_reached, claim_takes_a_single_job_larger_than_its_bytes,
                 claim_from_an_unknown_queue_gets_nothing, queue_named_twice_gives_each_job_once,
                 running_job_is_not_claimed_again, ended_jobs_are_not_claimed, paused_queue_offers_nothing,
                 pause_lets_running_jobs_end, retired_holder_claims_nothing,
@@ -106,7 +107,8 @@ macro_rules! conformance_tests {
                 live_and_completed_jobs_are_not_redriven, redrive_is_refused_while_another_has_the_unique_key,
                 redriven_job_may_have_kept_its_own_key, of_two_with_one_key_the_first_is_redriven,
                 mixed_redrives_are_answered_in_input_order, filter_redrives_the_oldest_first_up_to_the_limit,
-                filter_redrives_only_what_matches_and_has_ended, filter_answers_for_jobs_whose_key_is_taken;
+                filter_redrives_only_what_matches_and_has_ended, filter_answers_for_jobs_whose_key_is_taken,
+                redrive_by_filter_pages_past_taken_keys;
             purge: finished_jobs_go_after_their_retention, retention_counts_from_the_end,
                 live_jobs_are_never_purged, redriven_job_is_not_purged, purge_takes_at_most_its_limit,
                 purge_follows_the_wall_clock, purged_id_is_free_again;
@@ -127,7 +129,10 @@ macro_rules! conformance_tests {
             durable: reopening_keeps_everything_acknowledged, waiting_jobs_go_on_after_reopening,
                 holder_goes_on_after_reopening, fence_never_goes_back_over_a_reopening,
                 fence_of_a_reused_id_grows_over_a_reopening,
-                nothing_is_reaped_before_the_longest_lease_has_passed_again,
+                nothing_is_reaped_until_workers_had_time_to_come_back,
+                short_leases_wait_no_longer_than_the_longest_after_reopening,
+                long_lease_does_not_keep_others_from_rescue_after_reopening,
+                long_lease_is_granted_in_full_after_reopening, reopening_shortens_no_lease,
                 loss_caused_by_our_own_restart_does_not_count, loss_after_a_renewal_counts_again,
                 loss_by_restart_does_not_count_after_an_extension,
                 loss_of_a_claim_made_after_reopening_counts, request_ids_survive_a_reopening,

@@ -8,9 +8,9 @@ use model::{
     Growth, Hold, JobId, NewJob, Outcome, QueuePatch, Retry, RetryPolicy, State, UniqueKey, UniqueScope, When,
 };
 
-use super::bench::{Bench, MANY, id, job_in, kind, secs, text};
+use super::bench::{Bench, MANY, id, job_in, kind, queue, secs, text, worker};
 use crate::memory::MemoryStore;
-use crate::port::{Expired, JobFilter, Progress, Retention, Selection};
+use crate::port::{Claim, Expired, JobFilter, Progress, Retention, Selection};
 
 const STEPS: u32 = 400;
 const QUEUES: [&str; 3] = ["a", "b", "c"];
@@ -152,15 +152,20 @@ impl<'a> History<'a> {
     }
 
     async fn claim(&mut self) {
-        let worker = self.worker();
-        let queues: Vec<&str> = QUEUES.into_iter().filter(|_| self.rng.chance(70)).collect();
+        let holder = self.worker();
+        let queues: Vec<_> = QUEUES.into_iter().filter(|_| self.rng.chance(70)).map(queue).collect();
         if queues.is_empty() {
             return;
         }
-        let (limit, lease) = (self.rng.upto(3), secs(5 + self.rng.below(30)));
-        let (holder, queues) = (worker.as_str(), queues.as_slice());
-        let claimed = both!(self.claim_for(holder, queues, limit, lease));
-        self.claims.extend(claimed.into_iter().map(|claimed| (worker.clone(), claimed.hold)));
+        let claim = Claim {
+            holder: worker(&holder),
+            queues,
+            limit: self.rng.upto(3),
+            bytes_max: if self.rng.chance(30) { self.rng.upto(30) } else { usize::MAX },
+            lease: secs(5 + self.rng.below(30)),
+        };
+        let claimed = both!(self.claim_as(claim));
+        self.claims.extend(claimed.into_iter().map(|claimed| (holder.clone(), claimed.hold)));
     }
 
     async fn renew(&mut self) {
@@ -223,7 +228,8 @@ impl<'a> History<'a> {
             Selection::Ids(self.ids())
         } else {
             let states = if self.rng.chance(50) { vec![State::Dead] } else { vec![] };
-            Selection::Filter(JobFilter { states, ..JobFilter::default() })
+            let after = self.rng.chance(50).then(|| id(self.rng.below(IDS)));
+            Selection::Filter { filter: JobFilter { states, ..JobFilter::default() }, after }
         };
         let limit = self.rng.upto(3);
         both!(self.redrive_all(selection, limit));

@@ -14,6 +14,11 @@ fn again(name: &str) -> Redriven {
     Redriven::Again(queue(name))
 }
 
+/// All that match.
+fn matching(filter: JobFilter) -> Selection {
+    Selection::Filter { filter, after: None }
+}
+
 /// A job that failed for good.
 async fn dead(bench: &Bench, job: NewJob) -> JobId {
     let (id, queue) = (job.id, job.queue.clone());
@@ -142,7 +147,7 @@ pub(super) async fn filter_redrives_the_oldest_first_up_to_the_limit(bench: &Ben
     for number in [4, 2, 5, 1, 3] {
         dead(bench, new_job(number)).await;
     }
-    let some = async |limit| bench.redrive_all(Selection::Filter(JobFilter::default()), limit).await;
+    let some = async |limit| bench.redrive_all(matching(JobFilter::default()), limit).await;
     assert_eq!(some(0).await, []);
     assert_eq!(some(2).await, [1, 2].map(|number| (id(number), again(QUEUE))));
     assert_eq!(some(MANY).await, [3, 4, 5].map(|number| (id(number), again(QUEUE))));
@@ -164,7 +169,7 @@ pub(super) async fn filter_redrives_only_what_matches_and_has_ended(bench: &Benc
         kind: Some(kind("k")),
         states: states.to_vec(),
     };
-    let redrive = async |filter| bench.redrive_all(Selection::Filter(filter), MANY).await;
+    let redrive = async |filter| bench.redrive_all(matching(filter), MANY).await;
     assert_eq!(redrive(filter(Some(queue(QUEUE)), &[State::Dead])).await, [(id(1), again(QUEUE))]);
     assert_eq!(redrive(filter(None, &[State::Completed, State::Available])).await, []);
     let rest = [(id(2), again("b")), (id(5), again(QUEUE))];
@@ -176,7 +181,35 @@ pub(super) async fn filter_answers_for_jobs_whose_key_is_taken(bench: &Bench) {
     dead(bench, keyed("key", 1)).await;
     dead(bench, new_job(2)).await;
     bench.add(keyed("key", 3)).await;
-    let answers = bench.redrive_all(Selection::Filter(JobFilter::default()), MANY).await;
+    let answers = bench.redrive_all(matching(JobFilter::default()), MANY).await;
     assert_eq!(answers, [(id(1), Redriven::KeyTaken), (id(2), again(QUEUE))]);
     assert_eq!(ids(&bench.claim("w", MANY).await), [2, 3].map(id));
+}
+
+pub(super) async fn redrive_by_filter_pages_past_taken_keys(bench: &Bench) {
+    // Dead and cancelled in turns, the youngest ended first: only the ids make this order.
+    for number in [7, 6, 5, 4, 3, 2, 1] {
+        let job = if number <= 4 { keyed(&format!("key {number}"), number) } else { new_job(number) };
+        if number % 2 == 0 {
+            dead(bench, job).await;
+        } else {
+            bench.add(job).await;
+            bench.cancel(id(number)).await;
+        }
+        bench.advance(secs(1));
+    }
+    for number in 1..=4 {
+        bench.add(keyed(&format!("key {number}"), 10 + number)).await;
+    }
+    let page = async |after: Option<u64>| {
+        let selection = Selection::Filter { filter: JobFilter::default(), after: after.map(id) };
+        bench.redrive_all(selection, 3).await
+    };
+    let taken = |number| (id(number), Redriven::KeyTaken);
+    let offered = |number| (id(number), again(QUEUE));
+    assert_eq!(page(None).await, [1, 2, 3].map(taken));
+    assert_eq!(page(None).await, [1, 2, 3].map(taken), "without the last id there is no end to them");
+    assert_eq!(page(Some(3)).await, [taken(4), offered(5), offered(6)]);
+    assert_eq!(page(Some(6)).await, [offered(7)]);
+    assert_eq!(page(Some(7)).await, []);
 }

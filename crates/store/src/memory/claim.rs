@@ -22,10 +22,16 @@ impl Tables {
         let mut heads: BTreeSet<(Ticket, QueueName)> =
             claim.queues.iter().filter_map(|queue| Some((self.head(queue)?, queue.clone()))).collect();
         let mut claimed = Vec::new();
+        let mut bytes = 0;
         while claimed.len() < claim.limit
             && let Some(((_, _, id), queue)) = heads.pop_first()
         {
-            claimed.push(self.take(now, id, claim));
+            let job = self.take(now, id, claim);
+            bytes += job.bytes();
+            claimed.push(job);
+            if !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max) {
+                break;
+            }
             if let Some((priority, run_at, id)) = self.head(&queue) {
                 let priority =
                     if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };

@@ -64,6 +64,8 @@ pub enum Mutation {
     ClaimIgnoresPriority,
     /// A queue asked for first is emptied first, whatever the others hold.
     ClaimQueueByQueue,
+    /// A claim goes on although it has all the bytes it may.
+    ClaimIgnoresBytes,
     /// Scheduled jobs become available before their time.
     PromoteEarly,
     /// A repeated request inserts again.
@@ -78,13 +80,15 @@ pub enum Mutation {
     RedriveKeepsAttempts,
     /// A re-driven job is still marked as cancelled.
     RedriveKeepsCancel,
+    /// A re-drive by filter starts from the oldest job again.
+    RedriveIgnoresAfter,
     /// Dead jobs are removed as early as completed ones.
     PurgeTreatsDeadAsCompleted,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 38] = {
+    pub const ALL: [Mutation; 40] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -117,6 +121,7 @@ impl Mutation {
             ClaimFromPausedQueue,
             ClaimIgnoresPriority,
             ClaimQueueByQueue,
+            ClaimIgnoresBytes,
             PromoteEarly,
             RequestIdForgotten,
             UniqueKeyIgnored,
@@ -124,6 +129,7 @@ impl Mutation {
             RedriveStealsUniqueKey,
             RedriveKeepsAttempts,
             RedriveKeepsCancel,
+            RedriveIgnoresAfter,
             PurgeTreatsDeadAsCompleted,
         ]
     };

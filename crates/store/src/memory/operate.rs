@@ -1,5 +1,7 @@
 //! What people do to jobs and queues: `cancel`, `redrive`, `purge`, `set_queue`.
 
+use std::ops::Bound;
+
 use model::{Fence, Hold, Job, JobId, QueueName, QueuePatch, QueueSettings, State};
 
 use super::clock::Now;
@@ -34,8 +36,10 @@ impl Tables {
     pub(super) fn redrive(&mut self, now: Now, selection: Selection, limit: usize) -> Vec<(JobId, Redriven)> {
         let ids: Vec<JobId> = match selection {
             Selection::Ids(ids) => ids,
-            Selection::Filter(filter) => {
-                let jobs = self.jobs.values().map(|row| &row.job);
+            Selection::Filter { filter, after } => {
+                let after = after.filter(|_| !self.has(Mutation::RedriveIgnoresAfter));
+                let above = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
+                let jobs = self.jobs.range(above).map(|(_, row)| &row.job);
                 let chosen = jobs.filter(|job| is_redrivable(job) && filter.matches(job));
                 chosen.take(limit).map(|job| job.id).collect()
             }

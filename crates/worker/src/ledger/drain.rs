@@ -67,7 +67,8 @@ impl Phase {
         if let Phase::Draining { end_at, .. } = self
             && (all_ended || *end_at <= now)
         {
-            *self = Phase::Leaving { end_at: now + LEAVE_WAIT, is_sent: false };
+            // A server that is away just now may be back before the grace is over, and take the last reports.
+            *self = Phase::Leaving { end_at: (now + LEAVE_WAIT).max(*end_at), is_sent: false };
         }
     }
 

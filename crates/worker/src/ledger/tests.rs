@@ -470,7 +470,7 @@ fn without_a_server_a_drain_ends_when_there_is_nothing_left_to_say() {
     assert_eq!(rig.input(20, Input::Drain { grace: Duration::from_secs(25) }), []);
     rig.complete(30, job);
     // Its report is worth waiting for, but not for ever.
-    assert_eq!(rig.live_until(60_000), [(4_030, Done::Output(Output::Gone { unreported: 1 }))]);
+    assert_eq!(rig.live_until(60_000), [(26_020, Done::Output(Output::Gone { unreported: 1 }))]);
 
     let mut idle = Rig::new();
     idle.input(10, Input::Disconnected);

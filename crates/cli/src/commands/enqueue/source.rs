@@ -1,6 +1,6 @@
 //! Where the jobs of an enqueue come from: copies of one, or the lines of a file.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::path::Path;
 use bytes::Bytes;
 use model::{Invalid, JobId, Limits};
 use rpc::{convert, wire};
-use serde_json::{Map, Value};
+use serde_json::value::RawValue;
 
 use super::payload;
 use crate::exit::Failure;
@@ -32,8 +32,11 @@ enum Form {
     /// A line is a payload of this job.
     Payload(Box<wire::NewJob>),
     /// A line says what differs from these fields.
-    Job { defaults: Map<String, Value>, keys: BTreeSet<String> },
+    Job { defaults: Fields },
 }
+
+/// The fields of a job, each as it is written.
+type Fields = BTreeMap<String, Box<RawValue>>;
 
 impl Source {
     /// The same job several times.
@@ -101,30 +104,28 @@ impl Lines {
 
 impl Form {
     fn from_template(template: &wire::NewJob) -> anyhow::Result<Self> {
-        let Value::Object(defaults) = serde_json::to_value(template)? else {
-            unreachable!("a message is a JSON object");
-        };
-        let keys = defaults.keys().cloned().collect();
-        Ok(Form::Job { defaults, keys })
+        // Raw values, so that no payload is changed by passing through here.
+        Ok(Form::Job { defaults: serde_json::from_str(&serde_json::to_string(template)?)? })
     }
 
     fn read(&self, line: &[u8]) -> Result<wire::NewJob, Invalid> {
-        let (defaults, keys) = match self {
+        let defaults = match self {
             Form::Payload(job) => return Ok(payload::fill((**job).clone(), Bytes::copy_from_slice(line))),
-            Form::Job { defaults, keys } => (defaults, keys),
+            Form::Job { defaults } => defaults,
         };
-        let given: Map<String, Value> = serde_json::from_slice(line).map_err(|error| {
+        let given: Fields = serde_json::from_slice(line).map_err(|error| {
             Invalid::new(format!("not a job as a JSON object ({error}); for payloads add --raw"))
         })?;
         // The wire format ignores what it does not know; in a file that is a misspelt key.
-        if let Some(unknown) = given.keys().find(|key| !keys.contains(*key)) {
-            let known: Vec<&str> = keys.iter().map(String::as_str).collect();
+        if let Some(unknown) = given.keys().find(|key| !defaults.contains_key(*key)) {
+            let known: Vec<&str> = defaults.keys().map(String::as_str).collect();
             return Err(Invalid::new(format!("unknown key {unknown:?}; the keys are {}", known.join(", "))));
         }
         let mut fields = defaults.clone();
         fields.extend(given);
-        let job: wire::NewJob =
-            serde_json::from_value(Value::Object(fields)).map_err(|error| Invalid::new(error.to_string()))?;
+        let job: wire::NewJob = serde_json::to_string(&fields)
+            .and_then(|text| serde_json::from_str(&text))
+            .map_err(|error| Invalid::new(error.to_string()))?;
         if job.queue.is_empty() {
             return Err(Invalid::new("names no queue; add the key \"queue\" or name one before --file"));
         }

@@ -2,7 +2,7 @@
 
 use model::{Clock, JobId, WallTime};
 use rpc::wire;
-use serde_json::json;
+use serde::Serialize;
 use worker::Client;
 
 use crate::connect::ServerArgs;
@@ -36,13 +36,19 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let job = client.get(wire::GetJobRequest { id: args.id.to_string() }).await?;
     let why = why_waiting(&job, queue_of(&client, &job).await?.as_ref(), clock::SystemClock.wall());
     if output.is_json() {
-        let mut value = serde_json::to_value(&job)?;
-        value["waiting_because"] = json!(why);
-        output.json(&value)?;
+        output.json(&Shown { job: &job, waiting_because: why.as_deref() })?;
         return Ok(Exit::Done);
     }
     output.table(&[], rows(&job, why))?;
     Ok(Exit::Done)
+}
+
+/// The job as JSON, with the reason why it waits.
+#[derive(Serialize)]
+struct Shown<'a> {
+    #[serde(flatten)]
+    job: &'a wire::Job,
+    waiting_because: Option<&'a str>,
 }
 
 /// The queue, which only matters while a job waits in it.
