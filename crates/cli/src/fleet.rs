@@ -33,7 +33,13 @@ impl Process {
         log: &Path,
     ) -> Result<Process> {
         let log = std::fs::File::options().create(true).append(true).open(log)?;
-        let mut child = Command::new(exe)
+        let mut command = Command::new(exe);
+        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TENURE_"))
+        {
+            // Settings of the user's own server are not meant for this one.
+            command.env_remove(name);
+        }
+        let mut child = command
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -49,7 +55,7 @@ impl Process {
     pub async fn line(&mut self) -> Result<String> {
         match tokio::time::timeout(PATIENCE, self.lines.next_line()).await {
             Ok(Ok(Some(line))) => Ok(line),
-            Ok(Ok(None)) => bail!("a process ended early; its log is kept beside its data"),
+            Ok(Ok(None)) => bail!("a process ended early"),
             Ok(Err(error)) => Err(error.into()),
             Err(_) => bail!("a process said nothing for {PATIENCE:?}"),
         }
@@ -108,9 +114,15 @@ impl Server {
         let line = process
             .line()
             .await
-            .with_context(|| format!("the server did not start; see {}", log.display()))?;
+            .with_context(|| format!("the server did not start: {}", last_words(&log)))?;
         let announcement: Announcement =
             serde_json::from_str(&line).context("the server's first line is not JSON")?;
         Ok(Server { process, url: announcement.url })
     }
+}
+
+/// The last line of a log, which usually says why.
+fn last_words(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    text.lines().last().unwrap_or("it said nothing").to_owned()
 }

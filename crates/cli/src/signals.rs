@@ -6,11 +6,22 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 
 /// While this lives, a write beyond the file-size limit (`ulimit -f`) is an error like a full disk, not our death.
 pub(crate) fn survive_file_size_limit() -> io::Result<Signal> {
     signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))
+}
+
+/// Runs a command that has processes of its own. A signal ends it by dropping it, and with it those processes.
+pub(crate) async fn unless_interrupted<T>(
+    work: impl Future<Output = anyhow::Result<T>>,
+) -> anyhow::Result<T> {
+    let mut signals = Signals::catch()?;
+    tokio::select! {
+        done = work => done,
+        () = signals.next() => Err(Failure::failed("interrupted; its processes are ended").into()),
+    }
 }
 
 /// Both signals, caught from the moment this exists.

@@ -27,6 +27,11 @@ impl NodeConfig {
     /// Checks what must hold between the settings.
     pub fn check(self) -> Result<Self, Invalid> {
         Limits::check_lease(self.lease_default)?;
+        if self.limits.payload_bytes_max == 0 {
+            return Err(Invalid::new(
+                "the largest payload is 0 bytes, so no job could carry anything; choose 1 or more",
+            ));
+        }
         if self.limits.payload_bytes_max > self.limits.batch_bytes_max {
             return Err(Invalid::new(format!(
                 "the largest payload ({} bytes) does not fit in the largest batch ({} bytes)",

@@ -53,7 +53,14 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
 
 /// Makes due jobs available.
 pub(crate) async fn promote(api: Arc<Api>, limit: usize) {
-    let answer = api.store.promote(limit).await.map(|promoted| (promoted.count, promoted.ready));
+    let pass = async {
+        let promoted = api.store.promote(limit).await?;
+        // Before dispatch hears of them, or watchers would find them running already.
+        let watched = api.watched_ids(promoted.jobs.iter().copied());
+        api.announce(watched).await;
+        Ok((promoted.jobs.len(), promoted.ready))
+    };
+    let answer = pass.await;
     api.tell(Event::Promoted { limit, answer }).await;
 }
 

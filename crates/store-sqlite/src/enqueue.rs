@@ -35,7 +35,7 @@ const PROMOTE: &str = "
         SELECT no FROM jobs INDEXED BY jobs_scheduled
         WHERE state = 0 AND run_at <= ?1
         ORDER BY run_at, id LIMIT ?2)
-    RETURNING queue";
+    RETURNING id, run_at, queue";
 
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, EXISTS, KEY_OWNER, FIRST_ANSWER, REMEMBER, PROMOTE];
 
@@ -197,15 +197,16 @@ impl Verb for Promote {
     fn run(&self, tx: &mut Tx<'_>) -> Result<Promoted, Trouble> {
         let mut update = tx.db.prepare(PROMOTE)?;
         let mut rows = update.query(params![tx.now.wall.as_millis(), row::limit(self.limit)])?;
-        let mut promoted = Promoted::default();
+        let mut due: Vec<(i64, JobId)> = Vec::new();
         let mut ready = BTreeSet::new();
         while let Some(row) = rows.next()? {
-            let queue = row.get(0)?;
+            let queue = row.get(2)?;
             tx.books.moves.shift(queue, State::Scheduled, State::Available);
             note(&mut ready, &tx.books.queue(queue)?.name);
-            promoted.count += 1;
+            due.push((row.get(1)?, row::job_id(row, 0)?));
         }
-        promoted.ready = ready.into_iter().collect();
-        Ok(promoted)
+        // An update returns its rows in whatever order it met them.
+        due.sort_unstable();
+        Ok(Promoted { jobs: due.into_iter().map(|(_, id)| id).collect(), ready: ready.into_iter().collect() })
     }
 }

@@ -209,6 +209,12 @@ const MUTATIONS: &[Mutation] = &[
         "jobs_are_not_promoted_early",
     ),
     mutation(
+        "promoted jobs are answered without regard to their time",
+        "RETURNING id, run_at, queue",
+        "RETURNING id, 0, queue",
+        "promotion_takes_at_most_its_limit_in_order_of_time",
+    ),
+    mutation(
         "request ids are forgotten",
         "SELECT answer FROM requests WHERE id = ?1",
         "SELECT answer FROM requests WHERE id = ?1 AND 0",

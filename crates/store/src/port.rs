@@ -133,8 +133,8 @@ pub struct Enqueued {
 /// What a promotion did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promoted {
-    /// How many jobs became available.
-    pub count: usize,
+    /// The jobs that became available, by the time they were due, then id.
+    pub jobs: Vec<JobId>,
     /// The queues they are in.
     pub ready: Vec<QueueName>,
 }

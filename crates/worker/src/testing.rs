@@ -22,7 +22,7 @@ pub(crate) fn context_with_events(kind: &str) -> (JobContext, UnboundedReceiver<
     let (events, received) = unbounded_channel();
     let servers = "http://127.0.0.1:9".to_owned();
     let client = Client::connect(&servers).expect("the address is well-formed");
-    let home = Arc::new(Home { worker: key::fresh(), servers, client, events });
+    let home = Arc::new(Home { worker: key::fresh("test"), servers, client, events });
     let hold = Hold { job: JobId::from_bytes([7; 16]), fence: Fence::new(1_000_001) };
     let lease = Duration::from_secs(20);
     let assignment = wire::Assignment {

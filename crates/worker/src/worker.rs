@@ -236,7 +236,8 @@ impl WorkerBuilder {
             .into());
         }
         let client = Client::connect(&self.servers)?;
-        Ok(Worker { key: key::fresh(), settings: self, client, shutdown: Shutdown::default() })
+        let key = key::fresh(&self.name.clone().unwrap_or_else(key::host_name));
+        Ok(Worker { key, settings: self, client, shutdown: Shutdown::default() })
     }
 
     fn insert(mut self, kind: String, handler: Handler) -> Self {

@@ -19,6 +19,7 @@ use worker::Client;
 use crate::exit::Exit;
 use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
+use crate::signals::unless_interrupted;
 
 pub(crate) use noop::Args as NoopArgs;
 
@@ -100,7 +101,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
         return claim::run(&claim, output).await;
     }
     let home = Home::new(args.system.data.as_deref())?;
-    let results = measure(&args.system, home.path(), output.is_json() || output.is_quiet()).await?;
+    let quiet = output.is_json() || output.is_quiet();
+    let results = unless_interrupted(measure(&args.system, home.path(), quiet)).await?;
     if output.is_json() {
         output.json(&results)?;
     } else {

@@ -19,6 +19,7 @@ use crate::effects;
 use crate::exit::{Exit, Failure};
 use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
+use crate::signals::unless_interrupted;
 use verdict::{Fault, Verdict};
 use view::View;
 
@@ -58,7 +59,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
             path
         }
     };
-    let verdict = match tokio::time::timeout(PATIENCE, perform(&args, home, output)).await {
+    let performed = unless_interrupted(perform(&args, home, output));
+    let verdict = match tokio::time::timeout(PATIENCE, performed).await {
         Ok(verdict) => verdict?,
         Err(_) => bail!("the demo did not end within {PATIENCE:?}; is this machine very busy?"),
     };

@@ -6,5 +6,6 @@ mod exec;
 mod offline;
 mod server_faults;
 mod support;
+mod talk;
 mod trouble;
 mod worker_faults;

@@ -292,7 +292,7 @@ fn a_bad_line_is_found_before_anything_is_sent() {
     let file = dir.path().join("jobs.jsonl");
     fs::write(&file, "{\"queue\":\"a\"}\n{\"queue\":\"a\",\"pay\":1}\n").unwrap();
     let (_, stderr) = check(&["enqueue", "--file", path(&file), "--server", NOWHERE], 2);
-    let sentence = format!("after 0 jobs had been enqueued: {} line 2: unknown key \"pay\"", file.display());
+    let sentence = format!("error: {} line 2: unknown key \"pay\"", file.display());
     assert!(stderr.contains(&sentence), "{stderr}");
     let (_, stderr) = check(&["enqueue", "--file", "/no/such/file"], 2);
     assert!(stderr.starts_with("error: cannot read /no/such/file"), "{stderr}");

@@ -1,5 +1,6 @@
 //! Producers and people: enqueue, look, cancel, retry, watch.
 
+use bytes::Bytes;
 use model::{Job, JobId, QueueName, State};
 use rpc::{ApiError, convert, wire};
 use store::{Cancelled, EnqueueBatch, Page, Redriven, Selection};
@@ -228,7 +229,7 @@ fn within_bytes(mut jobs: Vec<Job>) -> (Vec<Job>, bool) {
     let fitting = jobs.iter().take_while(|job| {
         let fits = bytes < PAGE_BYTES_MAX;
         let parts = [Some(&job.payload), job.result.as_ref(), job.checkpoint.as_ref(), job.progress.as_ref()];
-        bytes += parts.into_iter().flatten().map(|part| part.len()).sum::<usize>();
+        bytes += parts.into_iter().flatten().map(Bytes::len).sum::<usize>();
         fits
     });
     let count = fitting.count();

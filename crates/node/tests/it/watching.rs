@@ -39,3 +39,28 @@ async fn a_watcher_sees_the_whole_life_of_a_job() {
     drop(events);
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_watcher_sees_a_scheduled_job_become_available() {
+    const DAY_MS: i64 = 24 * 3_600_000;
+    let server = Server::start().await;
+    let enqueue = async |queue: &str, delay_ms| {
+        let (queue, kind) = (queue.to_owned(), "k".to_owned());
+        let job = wire::NewJob { queue, kind, delay_ms: Some(delay_ms), ..Default::default() };
+        let request = wire::EnqueueRequest { jobs: vec![job], ..Default::default() };
+        server.client.enqueue(request).await.expect("the enqueue is accepted").jobs.remove(0).id
+    };
+    let request = wire::WatchRequest { queue: "q".to_owned(), ..Default::default() };
+    let mut events = server.client.watch(request).await.expect("a queue can be watched before it has jobs");
+    let id = enqueue("q", DAY_MS).await;
+    let scheduled = events.next().await.expect("an event").expect("no error");
+    assert_eq!((scheduled.id, scheduled.state.as_str()), (id.clone(), "scheduled"));
+
+    server.clock.step_wall(DAY_MS + 1_000);
+    // Due at once by either clock, so the server need not find out by itself that the date has changed.
+    enqueue("elsewhere", 1).await;
+    let available = events.next().await.expect("an event").expect("no error");
+    assert_eq!((available.id, available.state.as_str()), (id, "available"));
+    drop(events);
+    server.stop().await;
+}

@@ -46,20 +46,21 @@ impl Tables {
     }
 
     pub(super) fn promote(&mut self, now: Now, limit: usize) -> Promoted {
-        let mut ready = BTreeSet::new();
-        for count in 0..limit {
+        let (mut jobs, mut ready) = (Vec::new(), BTreeSet::new());
+        while jobs.len() < limit {
             let due = self.index.scheduled.first().copied();
             let Some((_, id)) =
                 due.filter(|(run_at, _)| self.guard(Mutation::PromoteEarly, *run_at <= now.wall))
             else {
-                return Promoted { count, ready: ready.into_iter().collect() };
+                break;
             };
             self.change(id, |row| {
                 row.job.state = State::Available;
                 note(&mut ready, &row.job.queue);
             });
+            jobs.push(id);
         }
-        Promoted { count: limit, ready: ready.into_iter().collect() }
+        Promoted { jobs, ready: ready.into_iter().collect() }
     }
 
     /// The job that has the new one's id or unique key.

@@ -122,6 +122,10 @@ impl<'a> Batches<'a> {
 }
 
 impl Tally {
+    pub(super) fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
     /// What a failed run says about its better part.
     pub(super) fn so_far(&self) -> String {
         format!("after {} had been enqueued", jobs(self.accepted))
@@ -145,6 +149,6 @@ fn jobs(count: u64) -> String {
 }
 
 fn bar(total: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} jobs, {per_sec}, {eta} left");
+    let style = ProgressStyle::with_template("{bar:40} {human_pos}/{human_len} jobs, {eta} left");
     ProgressBar::new(total).with_style(style.expect("the template is valid"))
 }

@@ -91,7 +91,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Each line of the file is a payload, not a job
-    #[arg(long, requires_all = ["file", "queue"])]
+    #[arg(long, requires = "queue")]
     raw: bool,
     /// Enqueue this many copies
     #[arg(long, value_name = "N", conflicts_with = "file")]
@@ -107,6 +107,12 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
+    if args.raw && args.file.is_none() {
+        return Err(Failure::usage(
+            "--raw is about the lines of a file; add --file FILE, or leave --raw out",
+        )
+        .into());
+    }
     let client = args.server.client()?;
     let template = args.template();
     let mut source = match &args.file {
@@ -127,7 +133,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         .await;
     let tally = batches.finish();
     if let Err(error) = result {
-        return Err(if is_single { error } else { error.context(tally.so_far()) });
+        let is_plain = is_single || tally.accepted() == 0;
+        return Err(if is_plain { error } else { error.context(tally.so_far()) });
     }
     tell(output, &tally, is_single);
     if args.wait {

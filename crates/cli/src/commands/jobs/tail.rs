@@ -93,8 +93,12 @@ fn print(output: &Output, event: &wire::JobEvent) -> std::io::Result<()> {
     if output.is_json() {
         return output.json(event);
     }
-    let remark =
-        if event.state == "running" { format!("held by {}", event.holder) } else { event.error.clone() };
+    let remark = match event.state.as_str() {
+        "running" => format!("held by {}", event.holder),
+        // What went wrong on the way does not matter any more.
+        "completed" => String::new(),
+        _ => event.error.clone(),
+    };
     let row = vec![
         date::show(WallTime::from_millis(event.at_ms)).into(),
         (&event.id).into(),
