@@ -91,7 +91,10 @@ pub(super) fn sqlite() -> Finding {
         }
     };
     match storage::open_scratch(scratch.path(), Arc::new(SystemClock)) {
-        Ok(()) => Finding::ok(name, "it is 3.51.3 or later, and a new store can be made and opened"),
+        Ok(()) => {
+            let version = store_sqlite::sqlite_version();
+            Finding::ok(name, format!("{version}; a new store can be made and opened"))
+        }
         Err(error) => Finding::fail(name, error.to_string(), "install a release build of tenure"),
     }
 }
