@@ -80,15 +80,13 @@ impl Jobs for Door {
     }
 
     async fn watch(&self, request: Request<wire::WatchRequest>) -> Reply<Self::WatchStream> {
-        // Subscribe before looking, so that no change falls between the two.
-        let events = self.0.watchers.subscribe();
-        let (wanted, present) = self.0.watched(request.into_inner()).await?;
+        let (wanted, events, present) = self.0.watch(request.into_inner()).await?;
         let wanted = Arc::new(wanted);
         let changes = futures_util::stream::unfold(events, move |mut events| {
             let wanted = Arc::clone(&wanted);
             async move {
                 loop {
-                    match events.recv().await {
+                    match events.next().await {
                         Ok(event) if wanted.matches(&event) => return Some((Ok(event), events)),
                         Ok(_) => {}
                         Err(RecvError::Lagged(missed)) => {

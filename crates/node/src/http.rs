@@ -164,7 +164,11 @@ struct WaitQuery {
 /// Answers the job as soon as it has ended, or as it is when the time is over.
 async fn wait(State(api): Shared, Path(id): Path<String>, Params(query): Params<WaitQuery>) -> Response {
     let timeout = query.timeout_ms.map_or(WAIT_MAX, Duration::from_millis).min(WAIT_MAX);
-    let mut events = api.watchers.subscribe();
+    let watched = match id.parse() {
+        Ok(id) => id,
+        Err(error) => return problem(&ApiError::from(error)),
+    };
+    let mut events = api.watchers.subscribe(vec![watched]);
     let ended = async {
         loop {
             let job = api.get(wire::GetJobRequest { id: id.clone() }).await?;
@@ -172,7 +176,7 @@ async fn wait(State(api): Shared, Path(id): Path<String>, Params(query): Params<
                 return Ok(job);
             }
             // Any event of this job, or having missed some, is a reason to look again.
-            while let Ok(event) = events.recv().await {
+            while let Ok(event) = events.next().await {
                 if event.id == job.id {
                     break;
                 }

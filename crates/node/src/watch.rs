@@ -1,9 +1,14 @@
-//! Who wants to know when jobs change. Costs nothing while nobody watches.
+//! Who wants to know when jobs change. Costs nothing while nobody watches, and next to nothing for jobs that nobody
+//! watches.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use model::{JobId, Kind, QueueName};
 use rpc::wire::JobEvent;
 use store::JobFilter;
 use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
 
 /// Events a slow watcher may be behind before it is told that it missed some.
 const BACKLOG_MAX: usize = 16_384;
@@ -12,16 +17,30 @@ const BACKLOG_MAX: usize = 16_384;
 #[derive(Debug)]
 pub(crate) struct Watchers {
     sender: broadcast::Sender<JobEvent>,
+    interest: Mutex<Interest>,
+}
+
+/// What is watched at all.
+#[derive(Debug, Default)]
+struct Interest {
+    /// Watchers that did not name jobs.
+    broad: usize,
+    /// How many watchers named each job.
+    ids: HashMap<JobId, usize>,
 }
 
 impl Watchers {
-    pub(crate) fn new() -> Self {
-        Watchers { sender: broadcast::Sender::new(BACKLOG_MAX) }
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Watchers { sender: broadcast::Sender::new(BACKLOG_MAX), interest: Mutex::default() })
     }
 
-    /// True if anyone would see an event; ask before making one.
-    pub(crate) fn any(&self) -> bool {
-        self.sender.receiver_count() > 0
+    /// Those of these jobs that someone watches.
+    pub(crate) fn wanted(&self, ids: impl Iterator<Item = JobId>) -> Vec<JobId> {
+        if self.sender.receiver_count() == 0 {
+            return Vec::new();
+        }
+        let interest = self.interest();
+        ids.filter(|id| interest.broad > 0 || interest.ids.contains_key(id)).collect()
     }
 
     pub(crate) fn tell(&self, event: JobEvent) {
@@ -29,15 +48,58 @@ impl Watchers {
         let _ = self.sender.send(event);
     }
 
-    pub(crate) fn subscribe(&self) -> broadcast::Receiver<JobEvent> {
-        self.sender.subscribe()
+    /// Begins to watch these jobs, or all if none is named.
+    pub(crate) fn subscribe(self: &Arc<Self>, ids: Vec<JobId>) -> Subscription {
+        let mut interest = self.interest();
+        if ids.is_empty() {
+            interest.broad += 1;
+        }
+        for id in &ids {
+            *interest.ids.entry(*id).or_default() += 1;
+        }
+        Subscription { events: self.sender.subscribe(), ids, watchers: Arc::clone(self) }
+    }
+
+    fn interest(&self) -> MutexGuard<'_, Interest> {
+        self.interest.lock().expect("no panic while holding the lock")
+    }
+}
+
+/// One watcher's place. Dropping it ends the interest.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    events: broadcast::Receiver<JobEvent>,
+    ids: Vec<JobId>,
+    watchers: Arc<Watchers>,
+}
+
+impl Subscription {
+    pub(crate) async fn next(&mut self) -> Result<JobEvent, RecvError> {
+        self.events.recv().await
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        let mut interest = self.watchers.interest();
+        if self.ids.is_empty() {
+            interest.broad -= 1;
+        }
+        for id in &self.ids {
+            if let Some(count) = interest.ids.get_mut(id) {
+                *count -= 1;
+                if *count == 0 {
+                    interest.ids.remove(id);
+                }
+            }
+        }
     }
 }
 
 /// Which events a watcher wants.
 #[derive(Debug)]
 pub(crate) struct Wanted {
-    pub(crate) ids: Vec<JobId>,
+    pub(crate) ids: HashSet<JobId>,
     pub(crate) filter: JobFilter,
 }
 
@@ -48,5 +110,28 @@ impl Wanted {
         let matches_kind = self.filter.kind.as_ref().map(Kind::as_str).is_none_or(|kind| kind == event.kind);
         let matches_id = self.ids.is_empty() || event.id.parse().is_ok_and(|id| self.ids.contains(&id));
         matches_queue && matches_kind && matches_id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_someone_watches_is_wanted() {
+        let watchers = Watchers::new();
+        let [a, b] = [1, 2].map(|byte| JobId::from_bytes([byte; 16]));
+        let wanted = || watchers.wanted([a, b].into_iter());
+        assert_eq!(wanted(), []);
+        let (first, second) = (watchers.subscribe(vec![a]), watchers.subscribe(vec![a]));
+        assert_eq!(wanted(), [a]);
+        drop(first);
+        assert_eq!(wanted(), [a], "the other still watches");
+        let broad = watchers.subscribe(Vec::new());
+        assert_eq!(wanted(), [a, b]);
+        drop(broad);
+        drop(second);
+        assert_eq!(wanted(), []);
+        assert!(watchers.interest().ids.is_empty(), "nothing is left behind");
     }
 }

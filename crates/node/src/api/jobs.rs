@@ -7,7 +7,7 @@ use store::{Cancelled, EnqueueBatch, Page, Redriven, Selection};
 
 use super::{Answer, Api, Moves};
 use crate::event::Event;
-use crate::watch::Wanted;
+use crate::watch::{Subscription, Wanted};
 
 /// Jobs on one page of a list, and how many a caller may ask for.
 const PAGE_DEFAULT: u32 = 100;
@@ -194,16 +194,21 @@ impl Api {
         self.announce(watched).await;
     }
 
-    /// What a watcher wants, and the present state of the jobs it names.
-    pub(crate) async fn watched(&self, request: wire::WatchRequest) -> Answer<(Wanted, Vec<wire::JobEvent>)> {
+    /// Begins to watch; also answers the present state of the jobs that are named.
+    pub(crate) async fn watch(
+        &self,
+        request: wire::WatchRequest,
+    ) -> Answer<(Wanted, Subscription, Vec<wire::JobEvent>)> {
         let filter = convert::filter(&request.queue, &request.kind, &[])?;
         let ids = ids(&request.ids)?;
+        // Before looking, so that no change falls between the two.
+        let subscription = self.watchers.subscribe(ids.clone());
         let mut present = Vec::new();
         for id in &ids {
             let job = self.store.get(*id).await?.ok_or_else(|| unknown_job(*id))?;
             present.push(self.event_of(job));
         }
-        Ok((Wanted { ids, filter }, present))
+        Ok((Wanted { ids: ids.into_iter().collect(), filter }, subscription, present))
     }
 
     pub(crate) async fn stats(&self) -> Answer<wire::StatsResponse> {

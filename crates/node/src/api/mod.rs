@@ -33,7 +33,7 @@ pub(crate) struct Api {
     pub(crate) config: NodeConfig,
     pub(crate) metrics: Metrics,
     pub(crate) sessions: Sessions,
-    pub(crate) watchers: Watchers,
+    pub(crate) watchers: Arc<Watchers>,
     pub(crate) renewals: RenewalHealth,
     /// Which life of the server this is.
     pub(crate) generation: u64,
@@ -79,9 +79,9 @@ impl Api {
         }
     }
 
-    /// The jobs that watchers must hear of: none while nobody watches.
+    /// Those of these jobs that watchers must hear of.
     pub(crate) fn watched_ids(&self, ids: impl Iterator<Item = JobId>) -> Vec<JobId> {
-        if self.watchers.any() { ids.collect() } else { Vec::new() }
+        self.watchers.wanted(ids)
     }
 
     /// Tells watchers that these jobs changed state.
