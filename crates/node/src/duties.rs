@@ -119,20 +119,55 @@ mod tests {
     use super::*;
     use crate::{Metrics, NodeConfig};
 
+    struct Scene {
+        api: Arc<Api>,
+        store: Arc<MemoryStore>,
+        inbox: mpsc::Receiver<Event>,
+        queue: QueueName,
+        id: JobId,
+    }
+
+    /// A server with one available job, whose lease would run for an hour.
+    async fn scene() -> Scene {
+        let clock = Arc::new(clock::SystemClock);
+        let store = Arc::new(MemoryStore::new(clock.clone()));
+        let (events, inbox) = mpsc::channel(64);
+        let api = Arc::new(Api::new(store.clone(), clock, NodeConfig::default(), Metrics::new(), events));
+        let (queue, id) = (QueueName::new("q").unwrap(), JobId::from_bytes([1; 16]));
+        let job = model::NewJob::new(id, queue.clone(), model::Kind::new("k").unwrap(), Default::default());
+        let job = model::NewJob { lease: Some(Duration::from_secs(3600)), ..job };
+        store.enqueue(EnqueueBatch { request_id: None, jobs: vec![job] }).await.unwrap();
+        Scene { api, store, inbox, queue, id }
+    }
+
+    /// A worker that takes no frames: its claim is not answered, so dispatch gives it no other one; when it is given up,
+    /// the job is offered again.
+    #[tokio::test]
+    async fn a_worker_that_does_not_read_keeps_its_claim_under_way() {
+        let Scene { api, store, mut inbox, queue, id } = scene().await;
+        let (frames, _unread) = mpsc::channel(1);
+        frames.try_send(Ok(wire::ServerFrame::default())).unwrap();
+        let session = api.sessions.open(WorkerKey::new("w").unwrap(), vec![queue.clone()], frames);
+        let claiming = tokio::spawn(claim(Arc::clone(&api), session.id, vec![queue], 1));
+        while store.get(id).await.unwrap().unwrap().state != State::Running {
+            tokio::task::yield_now().await;
+        }
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(inbox.try_recv().is_err(), "the claim must not be answered before its jobs are sent");
+        session.close.cancel();
+        claiming.await.unwrap();
+        assert_eq!(store.get(id).await.unwrap().unwrap().state, State::Available);
+        assert!(matches!(inbox.recv().await, Some(Event::Ready { .. })));
+        assert!(matches!(inbox.recv().await, Some(Event::Claimed { .. })));
+    }
+
     /// The stream is gone between the decision to claim and the answer of the store: the lease would bring the job back
     /// in an hour, the hand-back does it now.
     #[tokio::test]
     async fn jobs_that_could_not_be_sent_are_offered_again_at_once() {
-        let clock = Arc::new(clock::SystemClock);
-        let store = Arc::new(MemoryStore::new(clock.clone()));
-        let (events, mut inbox) = mpsc::channel(64);
-        let api = Arc::new(Api::new(store.clone(), clock, NodeConfig::default(), Metrics::new(), events));
-        let queue = QueueName::new("q").unwrap();
-        let id = JobId::from_bytes([1; 16]);
-        let job = model::NewJob::new(id, queue.clone(), model::Kind::new("k").unwrap(), Default::default());
-        let job = model::NewJob { lease: Some(Duration::from_secs(3600)), ..job };
-        store.enqueue(EnqueueBatch { request_id: None, jobs: vec![job] }).await.unwrap();
-
+        let Scene { api, store, mut inbox, queue, id } = scene().await;
         let (frames, outbox) = mpsc::channel(1);
         let session = api.sessions.open(WorkerKey::new("w").unwrap(), vec![queue.clone()], frames);
         drop(outbox);
