@@ -3,6 +3,7 @@
 //! Plain std and plain cargo: whoever has a Rust toolchain can run everything. `test` is what every change must pass.
 
 mod fnv;
+mod instructions;
 mod steps;
 mod tidy;
 
@@ -19,13 +20,17 @@ cargo xtask COMMAND
                                  --no-lint leaves out format, clippy and tidy; FILTER chooses tests by name
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
-  soak                           the long forms: process tests, over and over (TENURE_SOAK_ROUNDS, default 200)
+  soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), then the process tests, over
+                                 and over (TENURE_SOAK_ROUNDS, default 200)
+  instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
   codegen                        writes crates/rpc/src/generated from the .proto file
   help                           this text
 ";
 
 /// How often the process tests repeat themselves in a soak; ten times what they do by themselves.
 const SOAK_ROUNDS_DEFAULT: &str = "200";
+/// Simulated seeds in a soak, of twenty minutes each.
+const SOAK_SEEDS_DEFAULT: &str = "10000";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -38,6 +43,7 @@ fn main() -> ExitCode {
         ["ci"] => ci(),
         ["tidy"] => tidy::check(root()),
         ["soak"] => soak(),
+        ["instructions"] => count_instructions(),
         ["codegen"] => codegen(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -106,9 +112,20 @@ fn soak() -> Result<(), Failed> {
         "The long forms live here: what `test` does once, `soak` does over and over, on an optimised build."
     );
     let rounds = env::var("TENURE_SOAK_ROUNDS").unwrap_or_else(|_| SOAK_ROUNDS_DEFAULT.to_owned());
+    let seeds = env::var("TENURE_SOAK_SEEDS").unwrap_or_else(|_| SOAK_SEEDS_DEFAULT.to_owned());
     let mut steps = Steps::new("soak", root());
+    let world = ["run", "--release", "-p", "cli", "--", "sim", "jobs", "--seeds", &seeds];
+    steps.cargo("simulation", &world, &[])?;
     let processes = ["test", "--release", "-p", "cli", "--test", "it"];
     steps.cargo("processes", &processes, &[("TENURE_SOAK_ROUNDS", &rounds)])?;
+    steps.summarise();
+    Ok(())
+}
+
+fn count_instructions() -> Result<(), Failed> {
+    let mut steps = Steps::new("instructions", root());
+    steps.cargo("build", &["build", "--release", "-p", "cli"], &[])?;
+    steps.own("instructions", instructions::measure)?;
     steps.summarise();
     Ok(())
 }

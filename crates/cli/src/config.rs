@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use lease::passive::PassiveConfig;
 use model::{Invalid, Limits};
 use node::NodeConfig;
 use serde::{Deserialize, Deserializer};
@@ -37,9 +38,27 @@ pub(crate) struct ServeFlags {
     /// Where jobs live; `memory` forgets them when the server stops [default: sqlite]
     #[arg(long, env = "TENURE_STORE", hide_env_values = true, value_name = "STORE")]
     pub(crate) store: Option<StoreKind>,
-    /// Lease of a claim whose job and queue have none of their own [default: 20s]
+    /// How long a silent worker is believed that asks for no lease of its own [default: 20s]
     #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) lease: Option<Duration>,
+    /// How long a job may be on its way to its worker before the server asks whether it arrived [default: 30s]
+    #[arg(long, env = "TENURE_VERIFY_AFTER", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    pub(crate) verify_after: Option<Duration>,
+    /// New workers per second; more have to wait, those known already do not [default: 500]
+    #[arg(long, env = "TENURE_REGISTRATIONS_PER_SECOND", hide_env_values = true, value_name = "N")]
+    pub(crate) registrations_per_second: Option<u32>,
+    /// When holders that only ping count as gone: aggressive (5s), default (15s) or conservative (30s)
+    #[arg(
+        long,
+        env = "TENURE_PING_TIMEOUT",
+        hide_env_values = true,
+        value_name = "PRESET",
+        hide_possible_values = true
+    )]
+    pub(crate) ping_timeout: Option<PingPreset>,
+    /// Loses messages on purpose, for tests: drop-assignments=N,drop-answers=N
+    #[arg(long, hide = true, value_name = "FAULTS")]
+    pub(crate) faults: Option<String>,
     /// How long completed and cancelled jobs are kept [default: 1d]
     #[arg(long, env = "TENURE_RETAIN_COMPLETED", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) retain_completed: Option<Duration>,
@@ -67,6 +86,26 @@ pub(crate) struct ServeFlags {
     pub(crate) log: LogArgs,
 }
 
+/// How patient a server is with holders that only ping.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum PingPreset {
+    Aggressive,
+    #[default]
+    Default,
+    Conservative,
+}
+
+impl PingPreset {
+    fn config(self) -> PassiveConfig {
+        match self {
+            PingPreset::Aggressive => PassiveConfig::aggressive(),
+            PingPreset::Default => PassiveConfig::default(),
+            PingPreset::Conservative => PassiveConfig::conservative(),
+        }
+    }
+}
+
 /// Which store a server uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -88,6 +127,8 @@ pub(crate) struct Settings {
     pub(crate) fsync: bool,
     pub(crate) log: LogArgs,
     pub(crate) node: NodeConfig,
+    /// See `ServeFlags::faults`.
+    pub(crate) faults: String,
 }
 
 /// `tenure.toml`. A key is the name of its flag.
@@ -99,6 +140,10 @@ struct File {
     store: Option<StoreKind>,
     #[serde(deserialize_with = "span")]
     lease: Option<Duration>,
+    #[serde(deserialize_with = "span")]
+    verify_after: Option<Duration>,
+    registrations_per_second: Option<u32>,
+    ping_timeout: Option<PingPreset>,
     #[serde(deserialize_with = "span")]
     retain_completed: Option<Duration>,
     #[serde(deserialize_with = "span")]
@@ -127,7 +172,14 @@ impl Settings {
                 StoreKind::Sqlite => "sqlite".to_owned(),
                 StoreKind::Memory => "memory".to_owned(),
             },
+            registry: defaults.registry,
             lease_default: flags.lease.or(file.lease).unwrap_or(defaults.lease_default),
+            verify_after: flags.verify_after.or(file.verify_after).unwrap_or(defaults.verify_after),
+            registrations_per_second: flags
+                .registrations_per_second
+                .or(file.registrations_per_second)
+                .unwrap_or(defaults.registrations_per_second),
+            pings: flags.ping_timeout.or(file.ping_timeout).unwrap_or_default().config(),
             limits: Limits {
                 payload_bytes_max: flags
                     .max_payload
@@ -156,6 +208,7 @@ impl Settings {
                 log_level: flags.log.log_level.or(file.log_level),
             },
             node: node.check()?,
+            faults: flags.faults.unwrap_or_default(),
         })
     }
 }

@@ -54,7 +54,12 @@ impl Exit {
             ClientError::Api(ApiError { kind, .. }) => match kind {
                 ErrorKind::Invalid => Exit::Usage,
                 ErrorKind::NotFound => Exit::NotFound,
-                ErrorKind::Refused | ErrorKind::StaleFence | ErrorKind::Throttled => Exit::Refused,
+                ErrorKind::Refused
+                | ErrorKind::StaleFence
+                | ErrorKind::WorkerInactive
+                | ErrorKind::TokenMismatch
+                | ErrorKind::NotOwner
+                | ErrorKind::Throttled => Exit::Refused,
                 ErrorKind::Unavailable => Exit::Unreachable,
                 ErrorKind::Internal => Exit::Failed,
             },

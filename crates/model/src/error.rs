@@ -19,6 +19,12 @@ impl Invalid {
 pub enum ErrorKind {
     /// The caller no longer holds the job it writes to.
     StaleFence,
+    /// The worker's key is dead: it must stop its jobs and take a new key.
+    WorkerInactive,
+    /// The heartbeat's token is not the current one.
+    TokenMismatch,
+    /// Another server is in charge of this worker.
+    NotOwner,
     /// The thing named does not exist.
     NotFound,
     /// The input breaks a rule; sending it again will not help.
@@ -38,6 +44,9 @@ impl ErrorKind {
     pub const fn word(self) -> &'static str {
         match self {
             ErrorKind::StaleFence => "stale_fence",
+            ErrorKind::WorkerInactive => "worker_inactive",
+            ErrorKind::TokenMismatch => "token_mismatch",
+            ErrorKind::NotOwner => "not_owner",
             ErrorKind::NotFound => "not_found",
             ErrorKind::Invalid => "invalid",
             ErrorKind::Refused => "refused",

@@ -120,8 +120,8 @@ pub struct Job {
     pub lease_until: Option<LeaseTime>,
     /// The holder was, or will be, told to stop; whatever ends the attempt ends in cancelled.
     pub cancel_requested: bool,
-    /// The producer's own lease for this job.
-    pub lease: Option<Duration>,
+    /// Its handler must say that it gets on at least this often; being held by a live worker is not enough.
+    pub heartbeat_timeout: Option<Duration>,
     /// Time limit of one attempt; the worker enforces it.
     pub timeout: Option<Duration>,
     /// The producer's own retry policy for this job.
@@ -203,8 +203,8 @@ pub struct NewJob {
     pub max_attempts: Option<u32>,
     /// Overrides the default loss limit.
     pub max_lost: Option<u32>,
-    /// Overrides the queue's lease.
-    pub lease: Option<Duration>,
+    /// Overrides the queue's heartbeat timeout.
+    pub heartbeat_timeout: Option<Duration>,
     /// Time limit of one attempt.
     pub timeout: Option<Duration>,
     /// Overrides the queue's retry policy.
@@ -233,7 +233,7 @@ impl NewJob {
             when: When::Now,
             max_attempts: None,
             max_lost: None,
-            lease: None,
+            heartbeat_timeout: None,
             timeout: None,
             retry: None,
             unique_key: None,
@@ -270,8 +270,8 @@ impl NewJob {
         {
             return Err(Invalid::new("run_at_ms is beyond the year 9999; give milliseconds since 1970"));
         }
-        if let Some(lease) = self.lease {
-            Limits::check_lease(lease)?;
+        if let Some(timeout) = self.heartbeat_timeout {
+            Limits::check_heartbeat_timeout(timeout)?;
         }
         if let Some(timeout) = self.timeout
             && (timeout.is_zero() || timeout > Limits::TIMEOUT_MAX)
@@ -398,8 +398,16 @@ mod tests {
             job.check(&limits).expect_err("must be refused")
         };
         assert!(refused(|job| job.payload = Bytes::from_static(b"12345")).0.contains("at most 4"));
-        assert!(refused(|job| job.lease = Some(Duration::from_millis(1))).0.contains("lease"));
-        assert!(refused(|job| job.lease = Some(Duration::from_secs(10 * 365 * 86_400))).0.contains("lease"));
+        assert!(
+            refused(|job| job.heartbeat_timeout = Some(Duration::from_millis(1)))
+                .0
+                .contains("heartbeat timeout")
+        );
+        assert!(
+            refused(|job| job.heartbeat_timeout = Some(Duration::from_secs(10 * 365 * 86_400)))
+                .0
+                .contains("heartbeat timeout")
+        );
         assert!(refused(|job| job.timeout = Some(Duration::ZERO)).0.contains("timeout"));
         assert!(refused(|job| job.max_attempts = Some(0)).0.contains("max attempts"));
         assert!(refused(|job| job.when = When::After(Duration::MAX)).0.contains("delay"));

@@ -11,6 +11,7 @@ mod outcome;
 mod queue;
 mod retry;
 mod time;
+mod worker;
 
 pub use error::{ErrorKind, Invalid};
 pub use id::{Fence, Hold, JobId, Kind, QueueName, RequestId, UniqueKey, WorkerKey};
@@ -20,3 +21,4 @@ pub use outcome::{Outcome, Report, Retry};
 pub use queue::{QueuePatch, QueueSettings};
 pub use retry::{Growth, RetryPolicy};
 pub use time::{Clock, Instant, LeaseTime, WallTime};
+pub use worker::{HolderEnd, Nonce, RegistryId};

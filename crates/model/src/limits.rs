@@ -29,7 +29,7 @@ impl Limits {
     pub const LEASE_MIN: Duration = Duration::from_millis(500);
     /// Longest lease: a lost worker's jobs wait this long.
     pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
-    /// The lease of a job whose queue and producer say nothing.
+    /// The lease of a worker that asks for none, and of a job whose holder renews it itself.
     pub const LEASE_DEFAULT: Duration = Duration::from_secs(20);
     /// Longest delay of a scheduled job: ten years.
     pub const DELAY_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
@@ -47,17 +47,34 @@ impl Limits {
     pub const QUEUES_PER_WORKER_MAX: usize = 64;
     /// Most free slots one worker may offer.
     pub const SLOTS_MAX: u32 = 100_000;
+    /// Most jobs one worker may hold, and most changes one heartbeat may carry.
+    pub const BOUND_MAX: usize = 100_000;
+    /// Longest lease a worker is granted; longer wishes are cut. A lost machine must not go unnoticed for a day.
+    pub const WORKER_LEASE_MAX: Duration = Duration::from_secs(3600);
+    /// How long a claim stands before the server asks whether its worker has the job.
+    pub const VERIFY_AFTER: Duration = Duration::from_secs(30);
+    /// How far the row of a bound job is pushed out each time it is asked about.
+    pub const VERIFY_PUSH: Duration = Duration::from_secs(120);
 
     /// Refuses a lease that is too short to beat in or absurdly long.
     pub fn check_lease(lease: Duration) -> Result<Duration, Invalid> {
-        if lease < Self::LEASE_MIN || lease > Self::LEASE_MAX {
+        Self::check_span("lease", lease)
+    }
+
+    /// Refuses a heartbeat timeout that no handler can keep, or that would never be noticed.
+    pub fn check_heartbeat_timeout(timeout: Duration) -> Result<Duration, Invalid> {
+        Self::check_span("heartbeat timeout", timeout)
+    }
+
+    fn check_span(what: &str, span: Duration) -> Result<Duration, Invalid> {
+        if span < Self::LEASE_MIN || span > Self::LEASE_MAX {
             return Err(Invalid::new(format!(
-                "lease of {lease:?} is out of range; choose between {:?} and {:?}",
+                "{what} of {span:?} is out of range; choose between {:?} and {:?}",
                 Self::LEASE_MIN,
                 Self::LEASE_MAX
             )));
         }
-        Ok(lease)
+        Ok(span)
     }
 }
 

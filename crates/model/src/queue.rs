@@ -11,8 +11,8 @@ use crate::retry::RetryPolicy;
 pub struct QueueSettings {
     /// A paused queue takes jobs but offers none. Durable.
     pub paused: bool,
-    /// The lease of each claim from this queue.
-    pub lease: Option<Duration>,
+    /// Handlers of its jobs must say that they get on at least this often; being held by a live worker is not enough.
+    pub heartbeat_timeout: Option<Duration>,
     /// Counted starts before a failing job is buried.
     pub max_attempts: Option<u32>,
     /// How failed jobs come back.
@@ -24,8 +24,8 @@ pub struct QueueSettings {
 pub struct QueuePatch {
     /// Pause or resume.
     pub paused: Option<bool>,
-    /// New lease.
-    pub lease: Option<Option<Duration>>,
+    /// New heartbeat timeout.
+    pub heartbeat_timeout: Option<Option<Duration>>,
     /// New attempt limit.
     pub max_attempts: Option<Option<u32>>,
     /// New retry policy.
@@ -35,8 +35,8 @@ pub struct QueuePatch {
 impl QueuePatch {
     /// Refuses settings out of range.
     pub fn check(self) -> Result<Self, Invalid> {
-        if let Some(Some(lease)) = self.lease {
-            Limits::check_lease(lease)?;
+        if let Some(Some(timeout)) = self.heartbeat_timeout {
+            Limits::check_heartbeat_timeout(timeout)?;
         }
         if let Some(Some(policy)) = self.retry {
             policy.check()?;
@@ -56,7 +56,7 @@ impl QueuePatch {
     pub fn apply(&self, settings: &QueueSettings) -> QueueSettings {
         QueueSettings {
             paused: self.paused.unwrap_or(settings.paused),
-            lease: self.lease.unwrap_or(settings.lease),
+            heartbeat_timeout: self.heartbeat_timeout.unwrap_or(settings.heartbeat_timeout),
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
             retry: self.retry.unwrap_or(settings.retry),
         }

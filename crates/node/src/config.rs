@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use model::{Invalid, Limits};
+use lease::passive::PassiveConfig;
+use model::{Invalid, Limits, RegistryId};
 use store::Retention;
 
 /// The settings of one server process.
@@ -12,9 +13,18 @@ pub struct NodeConfig {
     pub name: String,
     /// The store in words, for `stats` and logs.
     pub store: String,
-    /// The lease of a claim whose job and queue have none of their own. 20 s: a lost machine's jobs move on while a
-    /// person still looks, and three missed beats (one every 4 s) fit in it.
+    /// Which registry of workers this server keeps.
+    pub registry: RegistryId,
+    /// The lease of a worker that asks for none, and of a job claimed by a single call. 20 s: a lost machine's jobs move on
+    /// while a person still looks, and three missed beats (one every 4 s) fit in it.
     pub lease_default: Duration,
+    /// How long a job may be on its way to its worker before the server asks whether it arrived. 30 s: most jobs have
+    /// ended by then, and need not be asked about.
+    pub verify_after: Duration,
+    /// New workers per second, so that a crash loop does not keep the store busy. 500: a fleet of 10,000 is back in 20 s.
+    pub registrations_per_second: u32,
+    /// When a holder that only pings counts as gone.
+    pub pings: PassiveConfig,
     /// Sizes that are refused.
     pub limits: Limits,
     /// How long finished jobs are kept: completed for a day, dead for a week, so that people come back to find them.
@@ -27,6 +37,26 @@ impl NodeConfig {
     /// Checks what must hold between the settings.
     pub fn check(self) -> Result<Self, Invalid> {
         Limits::check_lease(self.lease_default)?;
+        if self.lease_default > Limits::WORKER_LEASE_MAX {
+            return Err(Invalid::new(format!(
+                "lease of {:?} is too long for workers; choose at most {:?}",
+                self.lease_default,
+                Limits::WORKER_LEASE_MAX
+            )));
+        }
+        if self.verify_after < Limits::LEASE_MIN || self.verify_after > Limits::LEASE_MAX {
+            return Err(Invalid::new(format!(
+                "verifying after {:?} is out of range; choose between {:?} and {:?}",
+                self.verify_after,
+                Limits::LEASE_MIN,
+                Limits::LEASE_MAX
+            )));
+        }
+        if self.registrations_per_second == 0 {
+            return Err(Invalid::new(
+                "no new workers per second would keep all workers out; choose 1 or more",
+            ));
+        }
         if self.limits.payload_bytes_max == 0 {
             return Err(Invalid::new(
                 "the largest payload is 0 bytes, so no job could carry anything; choose 1 or more",
@@ -47,7 +77,11 @@ impl Default for NodeConfig {
         NodeConfig {
             name: "tenure".to_owned(),
             store: "memory".to_owned(),
+            registry: RegistryId(1),
             lease_default: Limits::LEASE_DEFAULT,
+            verify_after: Limits::VERIFY_AFTER,
+            registrations_per_second: 500,
+            pings: PassiveConfig::default(),
             limits: Limits::default(),
             retention: Retention::default(),
             drain_grace: Duration::from_secs(10),

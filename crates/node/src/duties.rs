@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Hold, Instant, QueueName};
+use lease::registry::Input;
+use model::{Hold, QueueName};
 use rpc::{convert, wire};
 use schedule::dispatch::SessionId;
-use store::{Claim, Claimed, StoreError};
+use store::{Claim, Claimed};
 use tracing::warn;
 
 use crate::api::{Api, CLAIM_BYTES_MAX};
@@ -19,11 +20,13 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         let answer = Ok(Granted { jobs: 0, leases: leases(&[]) });
         return api.tell(Event::Claimed { session, asked: limit, answer }).await;
     };
+    // Until it is bound, a job has only its row's lease: long enough to be bound in, or all that its holder has.
+    let is_leased = to.is_leased();
     let claim = Claim {
         holder: to.worker.clone(),
         queues: queues.clone(),
         limit: limit as usize,
-        lease: api.config.lease_default,
+        lease: if is_leased { api.config.verify_after } else { api.config.lease_default },
         bytes_max: CLAIM_BYTES_MAX,
     };
     let claimed = match api.store.claim(claim).await {
@@ -38,9 +41,21 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
     if !claimed.is_empty() {
         api.note_claimed(&claimed).await;
         let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
-        let assignments = claimed.into_iter().map(convert::assignment).collect();
-        if to.send(wire::ServerFrame { assignments, ..Default::default() }).await.is_err() {
-            // These jobs never left: they can go back without waiting for their leases.
+        let first = to.number_starts(holds.len() as u64);
+        if is_leased {
+            // Before they are sent, so that our record of the claims is there when they are bound.
+            let (key, start) = (to.worker.clone(), first + holds.len() as u64 - 1);
+            api.tell_roll(Input::Granted { key, holds: holds.clone(), start }).await;
+        }
+        let assignments = (first..).zip(claimed).map(|(start, job)| wire::Assignment {
+            generation: api.generation,
+            worker: to.worker.to_string(),
+            start,
+            ..convert::assignment(job)
+        });
+        let frame = wire::ServerFrame { assignments: assignments.collect(), ..Default::default() };
+        if !api.faults.drops_assignments() && to.send(frame).await.is_err() {
+            // These jobs certainly did not start: they can go back without waiting for their leases.
             api.hand_back(&to.worker, holds).await;
         }
     }
@@ -62,28 +77,6 @@ pub(crate) async fn promote(api: Arc<Api>, limit: usize) {
     };
     let answer = pass.await;
     api.tell(Event::Promoted { limit, answer }).await;
-}
-
-/// Takes back jobs whose lease is over. Decided too long ago, it is not begun: we were frozen since, and holders must
-/// be heard first.
-pub(crate) async fn reap(api: Arc<Api>, limit: usize, not_after: Instant) {
-    let pass = async {
-        let expired = api.store.expired(limit).await?;
-        let found = expired.len();
-        if found == 0 {
-            return Ok(0);
-        }
-        if api.clock.monotonic() > not_after {
-            return Err(StoreError::Unavailable(
-                "the server stood still before this rescue could begin".to_owned(),
-            ));
-        }
-        let reaped = api.store.reap(expired).await?;
-        api.note_reaped(&reaped).await;
-        Ok(found)
-    };
-    let answer = pass.await;
-    api.tell(Event::Reaped { limit, answer }).await;
 }
 
 /// Removes what is past retention.
@@ -117,7 +110,6 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::{Metrics, NodeConfig};
 
     struct Scene {
         api: Arc<Api>,
@@ -127,15 +119,34 @@ mod tests {
         id: JobId,
     }
 
+    fn open(
+        api: &Api,
+        queue: &QueueName,
+        frames: crate::sessions::Outgoing,
+    ) -> Arc<crate::sessions::Session> {
+        let profile = lease::message::Profile { queues: vec![queue.clone()], ..Default::default() };
+        api.sessions.open(WorkerKey::new("w").unwrap(), model::Nonce::new(1), profile, frames)
+    }
+
+    /// The next event that is not about the roll of workers.
+    async fn heard(inbox: &mut mpsc::Receiver<Event>) -> Event {
+        loop {
+            match inbox.recv().await.expect("the heart is told") {
+                Event::Roll(_) => {}
+                event => return event,
+            }
+        }
+    }
+
     /// A server with one available job, whose lease would run for an hour.
     async fn scene() -> Scene {
         let clock = Arc::new(clock::SystemClock);
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let (events, inbox) = mpsc::channel(64);
-        let api = Arc::new(Api::new(store.clone(), clock, NodeConfig::default(), Metrics::new(), events));
+        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), events));
         let (queue, id) = (QueueName::new("q").unwrap(), JobId::from_bytes([1; 16]));
         let job = model::NewJob::new(id, queue.clone(), model::Kind::new("k").unwrap(), Default::default());
-        let job = model::NewJob { lease: Some(Duration::from_secs(3600)), ..job };
+        let job = model::NewJob { heartbeat_timeout: Some(Duration::from_secs(3600)), ..job };
         store.enqueue(EnqueueBatch { request_id: None, jobs: vec![job] }).await.unwrap();
         Scene { api, store, inbox, queue, id }
     }
@@ -147,7 +158,7 @@ mod tests {
         let Scene { api, store, mut inbox, queue, id } = scene().await;
         let (frames, _unread) = mpsc::channel(1);
         frames.try_send(Ok(wire::ServerFrame::default())).unwrap();
-        let session = api.sessions.open(WorkerKey::new("w").unwrap(), vec![queue.clone()], frames);
+        let session = open(&api, &queue, frames);
         let claiming = tokio::spawn(claim(Arc::clone(&api), session.id, vec![queue], 1));
         while store.get(id).await.unwrap().unwrap().state != State::Running {
             tokio::task::yield_now().await;
@@ -159,8 +170,8 @@ mod tests {
         session.close.cancel();
         claiming.await.unwrap();
         assert_eq!(store.get(id).await.unwrap().unwrap().state, State::Available);
-        assert!(matches!(inbox.recv().await, Some(Event::Ready { .. })));
-        assert!(matches!(inbox.recv().await, Some(Event::Claimed { .. })));
+        assert!(matches!(heard(&mut inbox).await, Event::Ready { .. }));
+        assert!(matches!(heard(&mut inbox).await, Event::Claimed { .. }));
     }
 
     /// The stream is gone between the decision to claim and the answer of the store: the lease would bring the job back
@@ -169,7 +180,7 @@ mod tests {
     async fn jobs_that_could_not_be_sent_are_offered_again_at_once() {
         let Scene { api, store, mut inbox, queue, id } = scene().await;
         let (frames, outbox) = mpsc::channel(1);
-        let session = api.sessions.open(WorkerKey::new("w").unwrap(), vec![queue.clone()], frames);
+        let session = open(&api, &queue, frames);
         drop(outbox);
         claim(Arc::clone(&api), session.id, vec![queue.clone()], 1).await;
 
@@ -177,9 +188,9 @@ mod tests {
         assert_eq!((job.state, job.attempt, job.lost), (State::Available, 0, 0));
         assert!(job.fence.get() > 0, "it was claimed");
         assert!(
-            matches!(inbox.recv().await, Some(Event::Ready { queues }) if queues == [queue]),
+            matches!(heard(&mut inbox).await, Event::Ready { queues } if queues == [queue]),
             "someone else may have it"
         );
-        assert!(matches!(inbox.recv().await, Some(Event::Claimed { .. })));
+        assert!(matches!(heard(&mut inbox).await, Event::Claimed { .. }));
     }
 }

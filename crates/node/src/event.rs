@@ -1,10 +1,16 @@
 //! Everything that can happen to the heart of a server. Reading this enum tells the whole story.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use model::QueueName;
+use lease::message::{Answer, Heartbeat};
+use lease::registry::{Input, WorkerView};
+use model::{Hold, Instant, QueueName, WorkerKey};
 use schedule::dispatch::SessionId;
-use store::{Claimed, Deadlines, StoreError};
+use store::{Claimed, Deadlines, Expired, StoreError};
+use tokio::sync::oneshot;
+
+use crate::sessions::Session;
 
 /// One thing that happened.
 #[derive(Debug)]
@@ -25,6 +31,8 @@ pub(crate) enum Event {
     LeasesGranted { leases: Leases },
     /// A promotion pass ended.
     Promoted { limit: usize, answer: Result<(usize, Vec<QueueName>), StoreError> },
+    /// Rows whose lease is over were read: their holders are to be asked about.
+    Expired { limit: usize, not_after: Instant, answer: Result<Vec<Expired>, StoreError> },
     /// A rescue pass ended.
     Reaped { limit: usize, answer: Result<usize, StoreError> },
     /// A retention pass ended.
@@ -35,6 +43,41 @@ pub(crate) enum Event {
     Deadlines { answer: Result<Deadlines, StoreError> },
     /// The store refused or delayed renewals for this long.
     StoreStalled { for_: Duration },
+    /// Something about a worker.
+    Roll(RollEvent),
+}
+
+/// What concerns the roll of workers.
+#[derive(Debug)]
+pub(crate) enum RollEvent {
+    /// A heartbeat was read.
+    Heartbeat { reply: Reply, beat: Box<Heartbeat> },
+    /// A worker goes, or an operator removes it; answered when that is durable.
+    Leave { leave: Leave, done: oneshot::Sender<()> },
+    /// Straight to the registry: news that nobody waits for.
+    Told(Box<Input>),
+    /// Someone wants to see one worker, and some of the jobs it has bound.
+    Show { key: WorkerKey, jobs_max: usize, reply: oneshot::Sender<Option<(WorkerView, Vec<Hold>)>> },
+    /// Someone wants to see all workers.
+    List { reply: oneshot::Sender<Vec<WorkerView>> },
+}
+
+/// How a worker goes.
+#[derive(Debug)]
+pub(crate) enum Leave {
+    /// By itself.
+    Own { key: WorkerKey, nonce: Option<model::Nonce>, all_stopped: bool },
+    /// By an operator's word.
+    Kicked { key: WorkerKey },
+}
+
+/// Where the answer to a heartbeat goes.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    /// Down the worker's stream, with the heartbeat's number.
+    Stream { session: Arc<Session>, number: u64 },
+    /// To a waiting call.
+    Call(oneshot::Sender<Answer>),
 }
 
 /// What a claim brought.

@@ -8,6 +8,7 @@ use rpc::wire;
 use rpc::wire::jobs_server::{Jobs, JobsServer};
 use rpc::wire::queues_server::{Queues, QueuesServer};
 use rpc::wire::work_server::{Work, WorkServer};
+use rpc::wire::workers_server::{Workers, WorkersServer};
 use tokio::sync::broadcast::error::RecvError;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
@@ -35,6 +36,7 @@ pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
         work.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX),
     )
     .add_service(queues)
+    .add_service(WorkersServer::new(Door(Arc::clone(api))).max_decoding_message_size(MESSAGE_BYTES_MAX))
     .prepare()
     .into_axum_router()
 }
@@ -129,6 +131,41 @@ impl Work for Door {
 
     async fn progress(&self, request: Request<wire::ProgressRequest>) -> Reply<wire::ProgressResponse> {
         shielded!(self, request, progress)
+    }
+
+    async fn probe(&self, _: Request<wire::ProbeRequest>) -> Reply<wire::ProbeResponse> {
+        Ok(Response::new(wire::ProbeResponse { generation: self.0.generation }))
+    }
+}
+
+#[async_trait]
+impl Workers for Door {
+    async fn list(&self, request: Request<wire::ListWorkersRequest>) -> Reply<wire::ListWorkersResponse> {
+        reply(self.0.list_workers(request.into_inner()).await)
+    }
+
+    async fn get(&self, request: Request<wire::GetWorkerRequest>) -> Reply<wire::Worker> {
+        reply(self.0.get_worker(request.into_inner()).await)
+    }
+
+    async fn drain(&self, request: Request<wire::DrainWorkerRequest>) -> Reply<wire::Worker> {
+        shielded!(self, request, drain_worker)
+    }
+
+    async fn kick(&self, request: Request<wire::KickWorkerRequest>) -> Reply<wire::Worker> {
+        shielded!(self, request, kick_worker)
+    }
+
+    async fn heartbeat(&self, request: Request<wire::Heartbeat>) -> Reply<wire::HeartbeatAnswer> {
+        shielded!(self, request, heartbeat)
+    }
+
+    async fn leave(&self, request: Request<wire::LeaveRequest>) -> Reply<wire::LeaveResponse> {
+        shielded!(self, request, leave_unary)
+    }
+
+    async fn ping(&self, request: Request<wire::PingRequest>) -> Reply<wire::PingResponse> {
+        shielded!(self, request, ping)
     }
 }
 

@@ -15,8 +15,9 @@ use tracing::warn;
 
 use crate::EVENTS_MAX;
 use crate::api::Api;
-use crate::duties;
 use crate::event::{Event, Leases};
+use crate::roll::Roll;
+use crate::{duties, rounds};
 
 /// How long to sleep when no machine names a deadline; any event wakes the loop earlier.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -31,6 +32,7 @@ pub(crate) struct Heart {
     api: Arc<Api>,
     dispatcher: Dispatcher,
     upkeep: Upkeep,
+    roll: Roll,
     /// What the wall clock shows beyond the monotonic one; it changes only when someone steps the wall clock.
     wall_offset: i64,
 }
@@ -38,18 +40,21 @@ pub(crate) struct Heart {
 impl Heart {
     pub(crate) fn new(api: Arc<Api>) -> Self {
         let wall_offset = wall_offset(&*api.clock);
-        Heart { api, dispatcher: Dispatcher::new(), upkeep: Upkeep::new(), wall_offset }
+        let roll = Roll::new(Arc::clone(&api));
+        Heart { api, dispatcher: Dispatcher::new(), upkeep: Upkeep::new(), roll, wall_offset }
     }
 
     /// Beats until the inbox closes or the task is dropped.
     pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
-        let longest_lease = self.longest_lease().await;
+        let (longest_lease, workers) = self.read_the_past().await;
         self.keep(upkeep::Input::Started { longest_lease });
+        self.roll.restore(self.now(), workers);
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             self.act();
-            let deadline =
-                self.dispatcher.next_deadline().into_iter().chain(self.upkeep.next_deadline()).min();
+            let deadlines =
+                [self.dispatcher.next_deadline(), self.upkeep.next_deadline(), self.roll.next_deadline()];
+            let deadline = deadlines.into_iter().flatten().min();
             let sleep = deadline.map_or(IDLE, |at| at.since(self.now()));
             tokio::select! {
                 biased;
@@ -65,6 +70,7 @@ impl Heart {
             let now = self.now();
             self.dispatcher.handle_deadline(now);
             self.upkeep.handle_deadline(now);
+            self.roll.handle_deadline(now);
         }
     }
 
@@ -78,12 +84,20 @@ impl Heart {
         }
     }
 
-    /// The longest lease that was given out before we started. Until the store can say, nothing is judged.
-    async fn longest_lease(&self) -> Option<Duration> {
+    /// The longest lease that was given out before we started, and the workers that were alive. Until the store can say,
+    /// nobody is judged.
+    async fn read_the_past(&self) -> (Option<Duration>, Vec<store::Enlist>) {
         loop {
-            match self.api.store.deadlines().await {
-                Ok(deadlines) => return deadlines.longest_lease,
-                Err(error) => warn!(%error, "cannot read the leases; trying again"),
+            let past = async {
+                let deadlines = self.api.store.deadlines().await?;
+                let pingers = self.api.store.roster(None).await?;
+                self.api.pingers.restore(pingers);
+                let workers = self.api.store.roster(Some(self.api.config.registry)).await?;
+                Ok::<_, store::StoreError>((deadlines.longest_lease, workers))
+            };
+            match past.await {
+                Ok(past) => return past,
+                Err(error) => warn!(%error, "cannot read leases and workers; trying again"),
             }
             tokio::time::sleep(RETRY_START).await;
         }
@@ -111,6 +125,11 @@ impl Heart {
                 self.keep(Keep::Promoted { count, limit });
             }
             Event::Promoted { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Promote }),
+            Event::Expired { limit, not_after, answer: Ok(expired) } => {
+                let judged = self.roll.judge(self.now(), expired);
+                tokio::spawn(rounds::settle(Arc::clone(&self.api), judged, limit, not_after));
+            }
+            Event::Expired { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Reap }),
             Event::Reaped { limit, answer: Ok(found) } => self.keep(Keep::ReapDone { found, limit }),
             Event::Reaped { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Reap }),
             Event::Purged { limit, answer: Ok(removed) } => self.keep(Keep::PurgeDone { removed, limit }),
@@ -122,6 +141,7 @@ impl Heart {
             }
             Event::Deadlines { answer: Err(_) } => self.keep(Keep::Failed { duty: Duty::Read }),
             Event::StoreStalled { for_ } => self.keep(Keep::StoreStalled { lasted: for_ }),
+            Event::Roll(event) => self.roll.hear(self.now(), event),
         }
     }
 
@@ -148,6 +168,9 @@ impl Heart {
 
     /// Does what the machines say. Every duty runs in a task of its own and answers with an event.
     fn act(&mut self) {
+        for session in self.roll.act() {
+            self.dispatch(dispatch::Input::Left { session });
+        }
         while let Some(dispatch::Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {
             tokio::spawn(duties::claim(Arc::clone(&self.api), session, queues.to_vec(), limit));
         }
@@ -156,7 +179,7 @@ impl Heart {
             match output {
                 upkeep::Output::Promote { limit } => tokio::spawn(duties::promote(api, limit)),
                 upkeep::Output::Reap { limit, not_after } => {
-                    tokio::spawn(duties::reap(api, limit, not_after))
+                    tokio::spawn(rounds::read(api, limit, not_after))
                 }
                 upkeep::Output::Purge { limit } => tokio::spawn(duties::purge(api, limit)),
                 upkeep::Output::ExtendLeases { by } => tokio::spawn(duties::extend_leases(api, by)),

@@ -46,6 +46,13 @@ pub(crate) fn routes(api: &Arc<Api>) -> Router {
         .route("/v1/queues/{name}", put(set_queue))
         .route("/v1/queues/{name}/pause", post(pause))
         .route("/v1/queues/{name}/resume", post(resume))
+        .route("/v1/workers", get(workers))
+        .route("/v1/workers/{id}", get(worker))
+        .route("/v1/workers/{id}/drain", post(drain))
+        .route("/v1/workers/{id}/kick", post(kick))
+        .route("/v1/workers/{id}/heartbeat", post(heartbeat))
+        .route("/v1/workers/{id}/leave", post(leave))
+        .route("/v1/workers/{id}/ping", post(ping))
         .route("/v1/work/claim", post(claim))
         .route("/v1/work/renew", post(renew))
         .route("/v1/work/finish", post(finish))
@@ -73,6 +80,9 @@ async fn index() -> &'static str {
         "POST /v1/jobs/retry         {\"ids\": […]} or {\"queue\": \"q\"}\n",
         "GET  /v1/queues             PUT /v1/queues/{name}   POST …/pause   POST …/resume\n",
         "GET  /v1/stats\n",
+        "GET  /v1/workers            ?state=&queue=&limit=&cursor=   GET /v1/workers/{id}   POST …/drain   POST …/kick\n",
+        "POST /v1/workers/{id}/ping  \"I am here\", for holders that claim by single calls\n",
+        "POST /v1/workers/{id}/heartbeat   {\"nonce\": 1, \"token\": \"…\", \"lease_ms\": 20000, \"profile\": {\"queues\": [\"q\"]}}   POST …/leave\n",
         "POST /v1/work/claim         {\"worker\": \"w1\", \"queues\": [\"q\"], \"limit\": 1, \"wait_ms\": 10000}\n",
         "POST /v1/work/renew         {\"worker\": \"w1\", \"holds\": [{\"job\": \"…\", \"fence\": 1}]}\n",
         "POST /v1/work/progress      {\"worker\": \"w1\", \"notes\": [{\"job\": \"…\", \"fence\": 1, \"note\": …}]}\n",
@@ -98,7 +108,11 @@ async fn metrics(State(api): Shared) -> Response {
         Ok(queues) => queues,
         Err(error) => return problem(&error.into()),
     };
-    match api.metrics.render(&queues) {
+    let (workers, heartbeat_age) = match api.worker_counts().await {
+        Ok(counts) => counts,
+        Err(error) => return problem(&error),
+    };
+    match api.metrics.render(&queues, &workers, heartbeat_age) {
         Ok(text) => {
             let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
             ([(header::CONTENT_TYPE, kind)], text).into_response()
@@ -141,11 +155,10 @@ struct ListQuery {
 }
 
 async fn list(State(api): Shared, Params(query): Params<ListQuery>) -> Response {
-    let states = query.state.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect();
     let request = wire::ListJobsRequest {
         queue: query.queue,
         kind: query.kind,
-        states,
+        states: words(&query.state),
         limit: query.limit,
         cursor: query.cursor,
     };
@@ -259,6 +272,66 @@ async fn resume(State(api): Shared, Path(name): Path<String>) -> Response {
     change_queue(api, wire::SetQueueRequest { name, paused: Some(false), ..Default::default() }).await
 }
 
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WorkersQuery {
+    #[serde(default)]
+    state: String,
+    #[serde(default)]
+    queue: String,
+    #[serde(default)]
+    limit: u32,
+    #[serde(default)]
+    cursor: String,
+}
+
+async fn workers(State(api): Shared, Params(query): Params<WorkersQuery>) -> Response {
+    let request = wire::ListWorkersRequest {
+        states: words(&query.state),
+        queue: query.queue,
+        limit: query.limit,
+        cursor: query.cursor,
+    };
+    answer(api.list_workers(request).await)
+}
+
+async fn worker(State(api): Shared, Path(key): Path<String>) -> Response {
+    answer(api.get_worker(wire::GetWorkerRequest { key }).await)
+}
+
+async fn drain(State(api): Shared, Path(key): Path<String>) -> Response {
+    answer(to_the_end(async move { api.drain_worker(wire::DrainWorkerRequest { key }).await }).await)
+}
+
+async fn kick(State(api): Shared, Path(key): Path<String>) -> Response {
+    answer(to_the_end(async move { api.kick_worker(wire::KickWorkerRequest { key }).await }).await)
+}
+
+async fn heartbeat(
+    State(api): Shared,
+    Path(worker): Path<String>,
+    Json(beat): Json<wire::Heartbeat>,
+) -> Response {
+    let mut beat = wire::Heartbeat { worker, ..beat };
+    if let Some(profile) = &mut beat.profile {
+        profile.worker.clone_from(&beat.worker);
+    }
+    answer(to_the_end(async move { api.heartbeat(beat).await }).await)
+}
+
+async fn leave(
+    State(api): Shared,
+    Path(worker): Path<String>,
+    Json(request): Json<wire::LeaveRequest>,
+) -> Response {
+    let request = wire::LeaveRequest { worker, ..request };
+    answer(to_the_end(async move { api.leave_unary(request).await }).await)
+}
+
+async fn ping(State(api): Shared, Path(worker): Path<String>) -> Response {
+    answer(to_the_end(async move { api.ping(wire::PingRequest { worker }).await }).await)
+}
+
 async fn claim(State(api): Shared, Json(request): Json<wire::ClaimRequest>) -> Response {
     answer(while_wanted(|gone| async move { api.claim(request, gone).await }).await)
 }
@@ -319,6 +392,11 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
             .map_err(|rejection| problem(&ApiError::invalid(rejection.body_text())))?;
         Ok(Params(query))
     }
+}
+
+/// Words separated by commas.
+fn words(list: &str) -> Vec<String> {
+    list.split(',').filter(|word| !word.is_empty()).map(str::to_owned).collect()
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {

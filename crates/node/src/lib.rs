@@ -7,11 +7,16 @@ mod api;
 mod config;
 mod duties;
 mod event;
+mod faults;
 mod grpc;
 mod heart;
 mod http;
 mod ids;
 mod metrics;
+mod pingers;
+mod roll;
+mod roll_duties;
+mod rounds;
 mod serve;
 mod session;
 mod sessions;
@@ -29,10 +34,12 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 pub use config::NodeConfig;
+pub use faults::Faults;
 pub use metrics::Metrics;
 
 use crate::api::Api;
 use crate::heart::Heart;
+use crate::pingers::Pingers;
 
 /// Events that may wait for the heart; then their senders wait.
 const EVENTS_MAX: usize = 16_384;
@@ -47,12 +54,28 @@ pub struct Node {
     pub clock: Arc<dyn Clock>,
     /// Its numbers.
     pub metrics: Metrics,
+    /// What goes wrong on purpose.
+    pub faults: Faults,
+}
+
+impl Node {
+    /// A server with default settings.
+    pub fn new(store: Arc<dyn JobStore>, clock: Arc<dyn Clock>) -> Self {
+        Node {
+            config: NodeConfig::default(),
+            store,
+            clock,
+            metrics: Metrics::new(),
+            faults: Faults::default(),
+        }
+    }
 }
 
 /// Serves on `listener` until `shutdown` fires, then drains. The caller closes the store afterwards.
 pub async fn run(node: Node, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
-    let api = Arc::new(Api::new(node.store, node.clock, node.config, node.metrics, events));
+    let api = Arc::new(Api::new(node, events));
+    let _pings = Pingers::start(&api);
     let heart = tokio::spawn(Heart::new(Arc::clone(&api)).beat(inbox));
     let mut heart = heart;
     tokio::select! {

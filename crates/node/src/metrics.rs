@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
+use lease::message::Answer;
 use model::State;
 use store::QueueStats;
 
@@ -30,7 +31,10 @@ pub struct Metrics {
     pub(crate) job_duration: Histogram,
     pub(crate) enqueue_to_start: Histogram,
     pub(crate) rescue: Histogram,
-    pub(crate) workers: Gauge,
+    pub(crate) sessions: Gauge,
+    heartbeats: Family<BeatAnswer, Counter>,
+    workers: Family<WorkerState, Gauge>,
+    heartbeat_age: Gauge<f64, AtomicU64>,
     pub(crate) stalls: Counter,
     pub(crate) stalled_seconds: Counter<f64, AtomicU64>,
     store_commit: Histogram,
@@ -50,6 +54,16 @@ impl Verb {
     pub(crate) const FINISH: Verb = Verb { verb: "finish" };
     pub(crate) const RENEW: Verb = Verb { verb: "renew" };
     pub(crate) const PROGRESS: Verb = Verb { verb: "progress" };
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct BeatAnswer {
+    answer: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkerState {
+    state: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -80,7 +94,10 @@ impl Metrics {
             job_duration: seconds(),
             enqueue_to_start: seconds(),
             rescue: seconds(),
-            workers: Gauge::default(),
+            sessions: Gauge::default(),
+            heartbeats: Family::default(),
+            workers: Family::default(),
+            heartbeat_age: Gauge::default(),
             stalls: Counter::default(),
             stalled_seconds: Counter::default(),
             store_commit: seconds(),
@@ -125,8 +142,21 @@ impl Metrics {
             Unit::Seconds,
             self.enqueue_to_start.clone(),
         );
-        r.register_with_unit("rescue", "Lease over to taken back", Unit::Seconds, self.rescue.clone());
-        r.register("workers", "Connected workers", self.workers.clone());
+        r.register_with_unit(
+            "rescue",
+            "Last sign of the holder (or end of the job's own lease) to taken back",
+            Unit::Seconds,
+            self.rescue.clone(),
+        );
+        r.register("sessions", "Open worker streams", self.sessions.clone());
+        r.register("workers", "Workers by state", self.workers.clone());
+        r.register("heartbeats", "Heartbeats by answer", self.heartbeats.clone());
+        r.register_with_unit(
+            "heartbeat_age",
+            "How long ago the active worker heard least was heard",
+            Unit::Seconds,
+            self.heartbeat_age.clone(),
+        );
         r.register(
             "own_stalls",
             "Times this server found that it, or its store, had stood still",
@@ -169,10 +199,30 @@ impl Metrics {
         };
     }
 
-    /// The text of `/metrics`, with queue figures as of now.
-    pub(crate) fn render(&self, queues: &[QueueStats]) -> Result<String, fmt::Error> {
+    pub(crate) fn count_heartbeat(&self, answer: &Answer) {
+        let answer = match answer {
+            Answer::Ok(_) => "ok",
+            Answer::Inactive { .. } => "worker_inactive",
+            Answer::Mismatch { .. } => "token_mismatch",
+            Answer::NotOwner { .. } => "not_owner",
+            Answer::Later { .. } => "later",
+        };
+        self.heartbeats.get_or_create(&BeatAnswer { answer }).inc();
+    }
+
+    /// The text of `/metrics`, with queue and worker figures as of now.
+    pub(crate) fn render(
+        &self,
+        queues: &[QueueStats],
+        workers: &[(&'static str, u64)],
+        heartbeat_age: Duration,
+    ) -> Result<String, fmt::Error> {
         // Held throughout: a second scrape must not find the families half filled.
         let registry = self.registry.lock().expect("no panic while holding the lock");
+        for (state, count) in workers {
+            self.workers.get_or_create(&WorkerState { state }).set(*count as i64);
+        }
+        self.heartbeat_age.set(heartbeat_age.as_secs_f64());
         self.queue_size.clear();
         self.queue_oldest.clear();
         for stats in queues {

@@ -5,15 +5,17 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use model::{ErrorKind, Hold, Outcome, Report, Retry, WorkerKey};
+use lease::message::{Change, Heartbeat};
+use lease::registry::Input;
+use model::{ErrorKind, Hold, Nonce, Outcome, Report, Retry};
 use rpc::wire::{ServerFrame, WorkerFrame};
-use rpc::{ApiError, convert, wire};
+use rpc::{ApiError, convert, lease_convert, wire};
 use tokio::sync::mpsc;
 use tonic::Status;
 use tracing::{debug, info, warn};
 
-use crate::api::{Answer, Api, check_credits, renewal_answers};
-use crate::event::Event;
+use crate::api::{Answer, Api, renewal_answers};
+use crate::event::{Event, Leave, Reply, RollEvent};
 use crate::sessions::{FRAMES_MAX, Session};
 
 /// Frames taken together at most; a named bound on the work between two looks at the stream.
@@ -42,11 +44,22 @@ where
         .clone()
         .ok_or_else(|| ApiError::invalid("the first frame of a session must carry a hello"))?;
     let worker = convert::worker(&hello.worker)?;
-    let queues = convert::queues(&hello.queues)?;
-    check_credits(hello.slots.max(first.credits))?;
+    let nonce = Nonce::new(hello.nonce);
+    let profile = lease_convert::profile(&hello)?;
+    let queues = profile.queues.clone();
+    lease_convert::slots(first.credits)?;
+    if let Some(other) = api.sessions.of_worker(&worker)
+        && other.nonce != nonce
+        && !other.close.is_cancelled()
+    {
+        return Err(ApiError::new(
+            ErrorKind::WorkerInactive,
+            format!("worker key {worker} is in use by another process; take another key"),
+        ));
+    }
 
     let (sender, outbox) = mpsc::channel(FRAMES_MAX);
-    let session = api.sessions.open(worker, queues.clone(), sender);
+    let session = api.sessions.open(worker, nonce, profile, sender);
     info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues = queues.len(), "worker connected");
     api.tell(Event::Joined { session: session.id, queues }).await;
     let welcome = wire::Welcome {
@@ -70,17 +83,17 @@ where
     Ok(outbox)
 }
 
-async fn serve<S>(api: &Api, session: &Session, first: WorkerFrame, frames: &mut S) -> Answer<()>
+async fn serve<S>(api: &Api, session: &Arc<Session>, first: WorkerFrame, frames: &mut S) -> Answer<()>
 where
     S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin,
 {
     let mut gathered = Gathered::default();
-    gathered.add(api, first)?;
+    gathered.add(api, session, first)?;
     loop {
         let mut open = true;
         while gathered.frames < GATHER_MAX {
             match frames.next().now_or_never() {
-                Some(Some(frame)) => gathered.add(api, frame?)?,
+                Some(Some(frame)) => gathered.add(api, session, frame?)?,
                 Some(None) => {
                     open = false;
                     break;
@@ -98,7 +111,7 @@ where
             next = frames.next() => next,
         };
         match next {
-            Some(frame) => gathered.add(api, frame?)?,
+            Some(frame) => gathered.add(api, session, frame?)?,
             None => return Ok(()),
         }
     }
@@ -110,23 +123,36 @@ struct Gathered {
     frames: usize,
     credits: u32,
     draining: bool,
-    holds: Vec<Hold>,
-    beats: Vec<u64>,
+    heartbeat: Option<(u64, Heartbeat)>,
+    binds: Vec<Change>,
+    beats: Vec<Hold>,
     reports: Vec<Report>,
     progress: Vec<store::Progress>,
     leave: Option<wire::Leave>,
 }
 
 impl Gathered {
-    fn add(&mut self, api: &Api, frame: WorkerFrame) -> Answer<()> {
+    fn add(&mut self, api: &Api, session: &Session, frame: WorkerFrame) -> Answer<()> {
         let limits = &api.config.limits;
         self.frames += 1;
-        self.credits = check_credits(self.credits.saturating_add(frame.credits))?;
+        self.credits = lease_convert::slots(self.credits.saturating_add(frame.credits))?;
         self.draining |= frame.draining;
-        if let Some(beat) = frame.beat {
-            self.beats.push(beat.number);
-            self.holds.extend(convert::holds(&beat.holds)?);
+        if let Some(beat) = frame.heartbeat {
+            let (number, mut beat) =
+                lease_convert::heartbeat_from_wire(beat, Some((&session.worker, session.nonce)))?;
+            if beat.key != session.worker {
+                return Err(ApiError::invalid("a heartbeat on a stream must be that of the stream's worker"));
+            }
+            // Of two that wait here together the first was given up by its worker; what it said is repeated.
+            if beat.token.is_none() {
+                beat.profile.get_or_insert_with(|| session.profile.clone());
+            }
+            self.heartbeat = Some((number, beat));
         }
+        for change in &frame.binds {
+            self.binds.push(lease_convert::change_from_wire(change)?);
+        }
+        self.beats.extend(convert::holds(&frame.beats)?);
         for report in frame.reports {
             let hold = convert::hold(&report.job, report.fence)?;
             // A report that breaks a limit would break it again: the job ends here, with the reason.
@@ -148,7 +174,7 @@ impl Gathered {
 
     /// Does what was asked, in the order that is safe: notes before reports of the same job, reports before new
     /// work. Answers whether the worker left.
-    async fn handle(mut self, api: &Api, session: &Session) -> Answer<bool> {
+    async fn handle(mut self, api: &Api, session: &Arc<Session>) -> Answer<bool> {
         let worker = &session.worker;
         let mut answer = ServerFrame::default();
         if self.draining {
@@ -165,21 +191,30 @@ impl Gathered {
         }
         // What is reported in the same breath needs no renewal, and must not be called lost when it is gone.
         let reported: HashSet<Hold> = self.reports.iter().map(|report| report.hold).collect();
-        self.holds.retain(|hold| !reported.contains(hold));
+        self.beats.retain(|hold| !reported.contains(hold));
+        if !self.beats.is_empty() {
+            self.beats.sort();
+            self.beats.dedup();
+            let answers = api.renew_holds(worker, self.beats.clone()).await?;
+            answer.stops.extend(renewal_answers(&self.beats, &answers).1);
+        }
         if !self.reports.is_empty() {
             let answers = api.finish_reports(worker, self.reports).await?;
             answer.reports =
                 answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
         }
-        if let Some(number) = self.beats.last() {
-            let (renewals, stops) = beat(api, worker, self.holds).await?;
-            answer.beat = Some(wire::BeatAnswer { number: *number, renewals });
-            answer.stops.extend(stops);
+        if !self.binds.is_empty() {
+            let (key, nonce) = (worker.clone(), session.nonce);
+            api.tell_roll(Input::Bind { key, nonce, binds: self.binds }).await;
+        }
+        if let Some((number, beat)) = self.heartbeat {
+            let reply = Reply::Stream { session: Arc::clone(session), number };
+            api.tell(Event::Roll(RollEvent::Heartbeat { reply, beat: Box::new(beat) })).await;
         }
         if let Some(leave) = &self.leave {
-            if leave.all_stopped {
-                api.leave(worker).await?;
-            }
+            let nonce = session.is_leased().then_some(session.nonce);
+            let leave = Leave::Own { key: worker.clone(), nonce, all_stopped: leave.all_stopped };
+            api.leave(leave).await;
             answer.left = true;
         }
         if answer != ServerFrame::default() && session.send(answer).await.is_err() {
@@ -188,15 +223,4 @@ impl Gathered {
         }
         Ok(self.leave.is_some())
     }
-}
-
-async fn beat(
-    api: &Api,
-    worker: &WorkerKey,
-    mut holds: Vec<Hold>,
-) -> Answer<(Vec<wire::Renewal>, Vec<wire::Stop>)> {
-    holds.sort();
-    holds.dedup();
-    let answers = api.renew_holds(worker, holds.clone()).await?;
-    Ok(renewal_answers(&holds, &answers))
 }

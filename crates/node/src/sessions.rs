@@ -1,11 +1,12 @@
 //! The open sessions: where to send a worker's frames, and who serves which queue.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use model::{QueueName, WorkerKey};
+use lease::message::Profile;
+use model::{Nonce, QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
 use rpc::wire::{ServerFrame, Stop};
 use schedule::dispatch::SessionId;
@@ -24,14 +25,19 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(20);
 pub(crate) type Outgoing = mpsc::Sender<Result<ServerFrame, Status>>;
 
 /// The way to one worker.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: SessionId,
     pub(crate) worker: WorkerKey,
-    pub(crate) queues: Vec<QueueName>,
+    pub(crate) nonce: Nonce,
+    pub(crate) profile: Profile,
     pub(crate) frames: Outgoing,
-    /// Fires when the session must end: the worker opened another one, or the server is going away.
+    /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
+    /// The worker's heartbeats hold a lease.
+    is_leased: AtomicBool,
+    /// The number of the last start that was sent.
+    last_start: AtomicU64,
 }
 
 /// The worker is gone, or reads so slowly that it was given up.
@@ -55,9 +61,28 @@ impl Session {
         }
     }
 
+    /// Sends a frame if the outbox has room, without waiting.
+    pub(crate) fn offer(&self, frame: ServerFrame) {
+        let _ = self.frames.try_send(Ok(frame));
+    }
+
     /// Tells the worker to stop something, if its outbox has room; otherwise it learns it at its next beat.
     pub(crate) fn stop(&self, stop: Stop) {
-        let _ = self.frames.try_send(Ok(ServerFrame { stops: vec![stop], ..Default::default() }));
+        self.offer(ServerFrame { stops: vec![stop], ..Default::default() });
+    }
+
+    pub(crate) fn note_leased(&self) {
+        self.is_leased.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether a worker lease covers what is sent here; otherwise each job has only its row's own.
+    pub(crate) fn is_leased(&self) -> bool {
+        self.is_leased.load(Ordering::Relaxed)
+    }
+
+    /// Numbers for this many starts: the first of them.
+    pub(crate) fn number_starts(&self, count: u64) -> u64 {
+        self.last_start.fetch_add(count, Ordering::Relaxed) + 1
     }
 }
 
@@ -71,7 +96,7 @@ pub(crate) struct Sessions {
 
 #[derive(Debug, Default)]
 struct Open {
-    by_id: HashMap<SessionId, Session>,
+    by_id: HashMap<SessionId, Arc<Session>>,
     by_worker: HashMap<WorkerKey, SessionId>,
     by_queue: HashMap<QueueName, u32>,
 }
@@ -82,9 +107,15 @@ impl Sessions {
     }
 
     /// Opens a session. A worker that is still believed to be here under the same key has reconnected: its old
-    /// session is closed and returned.
-    pub(crate) fn open(&self, worker: WorkerKey, queues: Vec<QueueName>, frames: Outgoing) -> Session {
-        let session = self.open_unary(worker, queues, frames);
+    /// session is closed. A second process that uses its key by mistake does not get that far: see `nonce`.
+    pub(crate) fn open(
+        &self,
+        worker: WorkerKey,
+        nonce: Nonce,
+        profile: Profile,
+        frames: Outgoing,
+    ) -> Arc<Session> {
+        let session = self.insert(worker, nonce, profile, frames);
         let mut open = self.lock();
         if let Some(old) = open.by_worker.insert(session.worker.clone(), session.id)
             && let Some(old) = open.by_id.get(&old)
@@ -95,14 +126,32 @@ impl Sessions {
     }
 
     /// Opens the session of one unary claim. It leaves the worker's stream, if it has one, alone.
-    pub(crate) fn open_unary(&self, worker: WorkerKey, queues: Vec<QueueName>, frames: Outgoing) -> Session {
+    pub(crate) fn open_unary(
+        &self,
+        worker: WorkerKey,
+        queues: Vec<QueueName>,
+        frames: Outgoing,
+    ) -> Arc<Session> {
+        self.insert(worker, Nonce::default(), Profile { queues, ..Profile::default() }, frames)
+    }
+
+    fn insert(&self, worker: WorkerKey, nonce: Nonce, profile: Profile, frames: Outgoing) -> Arc<Session> {
         let id = SessionId(self.next_id.fetch_add(1, Ordering::Relaxed));
-        let session = Session { id, worker, queues, frames, close: CancellationToken::new() };
+        let session = Arc::new(Session {
+            id,
+            worker,
+            nonce,
+            profile,
+            frames,
+            close: CancellationToken::new(),
+            is_leased: AtomicBool::new(false),
+            last_start: AtomicU64::new(0),
+        });
         let mut open = self.lock();
-        for queue in &session.queues {
+        for queue in &session.profile.queues {
             *open.by_queue.entry(queue.clone()).or_default() += 1;
         }
-        open.by_id.insert(id, session.clone());
+        open.by_id.insert(id, Arc::clone(&session));
         self.gauge.set(open.by_id.len() as i64);
         session
     }
@@ -114,7 +163,7 @@ impl Sessions {
         if open.by_worker.get(&session.worker) == Some(&id) {
             open.by_worker.remove(&session.worker);
         }
-        for queue in &session.queues {
+        for queue in &session.profile.queues {
             if let Some(count) = open.by_queue.get_mut(queue) {
                 *count -= 1;
                 if *count == 0 {
@@ -125,17 +174,17 @@ impl Sessions {
         self.gauge.set(open.by_id.len() as i64);
     }
 
-    pub(crate) fn get(&self, id: SessionId) -> Option<Session> {
+    pub(crate) fn get(&self, id: SessionId) -> Option<Arc<Session>> {
         self.lock().by_id.get(&id).cloned()
     }
 
     /// The session this worker is on now.
-    pub(crate) fn of_worker(&self, worker: &WorkerKey) -> Option<Session> {
+    pub(crate) fn of_worker(&self, worker: &WorkerKey) -> Option<Arc<Session>> {
         let open = self.lock();
         open.by_worker.get(worker).and_then(|id| open.by_id.get(id)).cloned()
     }
 
-    pub(crate) fn all(&self) -> Vec<Session> {
+    pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         self.lock().by_id.values().cloned().collect()
     }
 
@@ -162,7 +211,8 @@ mod tests {
         let sessions = Sessions::new(Gauge::default());
         let queue = QueueName::new("q").unwrap();
         let worker = WorkerKey::new("w").unwrap();
-        let open = || sessions.open(worker.clone(), vec![queue.clone()], mpsc::channel(1).0);
+        let profile = Profile { queues: vec![queue.clone()], ..Profile::default() };
+        let open = || sessions.open(worker.clone(), Nonce::new(1), profile.clone(), mpsc::channel(1).0);
         let (first, second) = (open(), open());
         assert!(first.close.is_cancelled() && !second.close.is_cancelled());
         assert_eq!(sessions.of_worker(&worker).map(|s| s.id), Some(second.id));

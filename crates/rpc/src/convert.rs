@@ -39,7 +39,7 @@ pub fn new_job(job: wire::NewJob, fresh_id: impl FnOnce() -> JobId) -> Result<Ne
         when,
         max_attempts: job.max_attempts,
         max_lost: job.max_lost,
-        lease: job.lease_ms.map(|ms| span(ms, "lease_ms")).transpose()?,
+        heartbeat_timeout: job.heartbeat_timeout_ms.map(|ms| span(ms, "heartbeat_timeout_ms")).transpose()?,
         timeout: job.timeout_ms.map(|ms| span(ms, "timeout_ms")).transpose()?,
         retry: non_empty(job.retry).map(|text| text.parse::<RetryPolicy>()).transpose()?,
         unique_key: non_empty(job.unique_key).map(|key| UniqueKey::new(&key)).transpose()?,
@@ -151,10 +151,10 @@ pub fn filter(queue: &str, kind: &str, states: &[String]) -> Result<JobFilter, I
 
 /// A change of queue settings.
 pub fn queue_patch(request: &wire::SetQueueRequest) -> Result<QueuePatch, Invalid> {
-    let lease = match request.lease_ms {
+    let heartbeat_timeout = match request.heartbeat_timeout_ms {
         None => None,
         Some(0) => Some(None),
-        Some(ms) => Some(Some(span(ms, "lease_ms")?)),
+        Some(ms) => Some(Some(span(ms, "heartbeat_timeout_ms")?)),
     };
     let retry = match request.retry.as_str() {
         "" => None,
@@ -162,7 +162,7 @@ pub fn queue_patch(request: &wire::SetQueueRequest) -> Result<QueuePatch, Invali
         text => Some(Some(text.parse()?)),
     };
     let max_attempts = request.max_attempts.map(|n| (n > 0).then_some(n));
-    QueuePatch { paused: request.paused, lease, max_attempts, retry }.check()
+    QueuePatch { paused: request.paused, heartbeat_timeout, max_attempts, retry }.check()
 }
 
 /// A span of time in milliseconds that must not be negative.
@@ -206,7 +206,7 @@ pub fn job(job: Job) -> wire::Job {
         fence: job.fence.get(),
         holder: text(job.holder),
         cancel_requested: job.cancel_requested,
-        lease_ms: job.lease.map(millis),
+        heartbeat_timeout_ms: job.heartbeat_timeout.map(millis),
         timeout_ms: job.timeout.map(millis),
         retry: text(job.retry),
         unique_key: text(job.unique_key),
@@ -238,6 +238,11 @@ pub fn assignment(claimed: Claimed) -> wire::Assignment {
         timeout_ms: claimed.timeout.map(millis),
         checkpoint: claimed.checkpoint,
         traceparent: claimed.traceparent.unwrap_or_default(),
+        heartbeat_timeout_ms: claimed.heartbeat_timeout.map(millis),
+        // For whoever claims by a single call; a stream says for whom each start is.
+        generation: 0,
+        worker: String::new(),
+        start: 0,
     }
 }
 
@@ -291,7 +296,7 @@ pub fn queue(stats: QueueStats, workers: u32) -> wire::Queue {
     wire::Queue {
         name: stats.queue.to_string(),
         paused: stats.settings.paused,
-        lease_ms: stats.settings.lease.map(millis),
+        heartbeat_timeout_ms: stats.settings.heartbeat_timeout.map(millis),
         max_attempts: stats.settings.max_attempts,
         retry: text(stats.settings.retry),
         scheduled,

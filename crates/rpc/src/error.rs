@@ -9,8 +9,11 @@ use store::StoreError;
 use tonic::{Code, Status};
 
 /// Kind, gRPC code, HTTP status, title. The order matters for reading a code that is used twice: the first row wins.
-const TABLE: [(ErrorKind, Code, u16, &str); 7] = [
+const TABLE: [(ErrorKind, Code, u16, &str); 10] = [
     (ErrorKind::StaleFence, Code::FailedPrecondition, 409, "the job is no longer held under this fence"),
+    (ErrorKind::WorkerInactive, Code::FailedPrecondition, 409, "the worker's key is dead"),
+    (ErrorKind::TokenMismatch, Code::FailedPrecondition, 409, "the token is not the current one"),
+    (ErrorKind::NotOwner, Code::FailedPrecondition, 409, "another server is in charge of this worker"),
     (ErrorKind::Refused, Code::FailedPrecondition, 409, "the present state does not allow this"),
     (ErrorKind::NotFound, Code::NotFound, 404, "no such thing"),
     (ErrorKind::Invalid, Code::InvalidArgument, 400, "the request is not valid"),
@@ -21,6 +24,8 @@ const TABLE: [(ErrorKind, Code, u16, &str); 7] = [
 
 /// gRPC metadata that carries [`ErrorKind::word`], since several kinds share a code.
 const KIND_KEY: &str = "tenure-error";
+/// gRPC metadata that carries [`ApiError::token`].
+const TOKEN_KEY: &str = "tenure-token";
 /// gRPC metadata that says when to try again, in milliseconds.
 const RETRY_AFTER_KEY: &str = "tenure-retry-after-ms";
 
@@ -33,12 +38,14 @@ pub struct ApiError {
     pub message: String,
     /// When trying again may help.
     pub retry_after: Option<Duration>,
+    /// With [`ErrorKind::TokenMismatch`]: the token to show.
+    pub token: Option<String>,
 }
 
 impl ApiError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        ApiError { kind, message: message.into(), retry_after: None }
+        ApiError { kind, message: message.into(), retry_after: None, token: None }
     }
 
     /// The caller's input breaks a rule.
@@ -65,6 +72,7 @@ impl ApiError {
             status,
             detail: self.message.clone(),
             retry_after_ms: self.retry_after.map(|span| span.as_millis() as u64),
+            token: self.token.clone(),
         }
     }
 
@@ -90,7 +98,7 @@ impl From<Invalid> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let retry_after = matches!(error, StoreError::Unavailable(_)).then_some(Duration::from_secs(1));
-        ApiError { kind: error.kind(), message: error.to_string(), retry_after }
+        ApiError { kind: error.kind(), message: error.to_string(), retry_after, token: None }
     }
 }
 
@@ -104,6 +112,9 @@ impl From<ApiError> for Status {
                 RETRY_AFTER_KEY,
                 span.as_millis().to_string().parse().expect("digits are plain ASCII"),
             );
+        }
+        if let Some(token) = error.token.and_then(|token| token.parse().ok()) {
+            metadata.insert(TOKEN_KEY, token);
         }
         status
     }
@@ -122,7 +133,8 @@ impl From<Status> for ApiError {
             .get(RETRY_AFTER_KEY)
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .map(Duration::from_millis);
-        ApiError { kind, message: status.message().to_owned(), retry_after }
+        let token = status.metadata().get(TOKEN_KEY).and_then(|value| Some(value.to_str().ok()?.to_owned()));
+        ApiError { kind, message: status.message().to_owned(), retry_after, token }
     }
 }
 
@@ -141,6 +153,9 @@ pub struct Problem {
     /// When trying again may help.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
+    /// The token to show in the next heartbeat.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
 }
 
 #[cfg(test)]
@@ -150,8 +165,12 @@ mod tests {
     #[test]
     fn every_kind_survives_the_way_over_grpc() {
         for (kind, code, status, _) in TABLE {
-            let error =
-                ApiError { kind, message: "why".into(), retry_after: Some(Duration::from_millis(250)) };
+            let error = ApiError {
+                kind,
+                message: "why".into(),
+                retry_after: Some(Duration::from_millis(250)),
+                token: Some("1.2".to_owned()),
+            };
             assert_eq!(error.http_status(), status);
             let over_the_wire = Status::from(error.clone());
             assert_eq!(over_the_wire.code(), code);

@@ -17,8 +17,11 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clock::SystemClock;
-use model::{Clock, Hold, JobId, Kind, NewJob, Outcome, QueueName, Report, When, WorkerKey};
-use store::{Claim, EnqueueBatch, JobStore, Retention};
+use model::{
+    Clock, Hold, HolderEnd, JobId, Kind, NewJob, Nonce, Outcome, QueueName, RegistryId, Report, When,
+    WorkerKey,
+};
+use store::{Claim, Enlist, EnqueueBatch, JobStore, Retention};
 use store_sqlite::{OnCommit, SqliteOptions, SqliteStore};
 use tokio::task::JoinSet;
 
@@ -48,6 +51,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if plan.backlog > 0 {
         backlog(&plan).await?;
         rescue(&plan).await?;
+        workers(&plan).await?;
     }
     Ok(())
 }
@@ -119,7 +123,7 @@ async fn rescue(plan: &Plan) -> Result<(), Box<dyn Error>> {
         let mut looking = Duration::ZERO;
         if by_name {
             for holder in &holders {
-                store.retire(holder).await?;
+                store.retire(holder, HolderEnd::Left).await?;
                 rescued += store.reap_holder(holder, false).await?.len();
             }
         } else {
@@ -139,6 +143,77 @@ async fn rescue(plan: &Plan) -> Result<(), Box<dyn Error>> {
             started.elapsed()
         );
     }
+    Ok(())
+}
+
+/// Enlists many workers, most of which end, pushes the leases of what the others hold, and lets each go on under a new
+/// key.
+async fn workers(plan: &Plan) -> Result<(), Box<dyn Error>> {
+    const ACTIVE: usize = 1_000;
+    const ENDED: usize = 100_000;
+    const HELD_BY_EACH: usize = 100;
+    let scratch = tempfile::tempdir_in(&plan.dir)?;
+    let store = open(scratch.path(), plan)?;
+    let enlist = |key: String| -> Result<Enlist, Box<dyn Error>> {
+        Ok(Enlist {
+            key: WorkerKey::new(&key)?,
+            nonce: Nonce::new(7),
+            registry: Some(RegistryId(1)),
+            grant: LEASE,
+            name: "bench".to_owned(),
+        })
+    };
+    let registry = Some(RegistryId(1));
+    let active: Vec<Enlist> = (0..ACTIVE).map(|n| enlist(format!("active-{n}"))).collect::<Result<_, _>>()?;
+    store.enlist(active.clone()).await?;
+    let started = Instant::now();
+    let roster = store.roster(registry).await?.len();
+    let alone = started.elapsed();
+    let ended: Vec<Enlist> = (0..ENDED).map(|n| enlist(format!("ended-{n}"))).collect::<Result<_, _>>()?;
+    let meter = Meter::start();
+    for workers in ended.chunks(1_000) {
+        store.enlist(workers.to_vec()).await?;
+    }
+    println!("enlist {}", meter.stop(ENDED));
+    let mut under_way = JoinSet::new();
+    for worker in ended {
+        let store = store.clone();
+        under_way.spawn(async move { store.retire(&worker.key, HolderEnd::Expired).await });
+    }
+    while let Some(done) = under_way.join_next().await {
+        done??;
+    }
+    let started = Instant::now();
+    assert_eq!(store.roster(registry).await?.len(), roster, "who ended is not there");
+    println!("roster of {roster} workers {alone:?}, with {ENDED} that ended {:?}", started.elapsed());
+
+    enqueue(&store, plan, ACTIVE * HELD_BY_EACH, "default", 0, When::Now).await?;
+    let mut held = Vec::new();
+    for worker in &active {
+        let lease = Duration::from_millis(1);
+        let claim = Claim { holder: worker.key.clone(), lease, ..claim("default", HELD_BY_EACH) };
+        held.push(store.claim(claim).await?.into_iter().map(|claimed| claimed.hold).collect::<Vec<Hold>>());
+    }
+    let mut pushing = Rate::default();
+    loop {
+        let seen = store.expired(1_000).await?;
+        if seen.is_empty() {
+            break;
+        }
+        let meter = Meter::start();
+        let pushed = store.push(seen, LEASE).await?;
+        pushing.add(meter.stop(pushed as usize));
+    }
+    println!("push {pushing}");
+    let successors: Vec<Enlist> =
+        (0..ACTIVE).map(|n| enlist(format!("new-{n}"))).collect::<Result<_, _>>()?;
+    store.enlist(successors.clone()).await?;
+    let meter = Meter::start();
+    for ((former, successor), holds) in active.iter().zip(&successors).zip(held) {
+        let moved = store.succeed(&former.key, &successor.key, holds).await?;
+        assert_eq!(moved, [true; HELD_BY_EACH], "all of it moves");
+    }
+    println!("succeed {}", meter.stop(ACTIVE * HELD_BY_EACH));
     Ok(())
 }
 

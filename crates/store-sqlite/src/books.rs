@@ -4,14 +4,14 @@
 use std::collections::HashMap;
 
 use model::{Fence, Hold, JobId, QueueName, QueueSettings, WallTime, WorkerKey};
-use rusqlite::{OptionalExtension, params};
+use rusqlite::OptionalExtension;
 
 use crate::counts::Moves;
 use crate::db::Db;
 use crate::error::Trouble;
 use crate::row;
 
-const QUEUES: &str = "SELECT no, name, paused, lease_us, max_attempts, retry FROM queues";
+const QUEUES: &str = "SELECT no, name, paused, heartbeat_us, max_attempts, retry FROM queues";
 
 const CREATE_QUEUE: &str = "INSERT INTO queues (name) VALUES (?1)";
 
@@ -19,11 +19,7 @@ const HOLDER: &str = "SELECT no FROM holders WHERE key = ?1";
 
 const CREATE_HOLDER: &str = "INSERT INTO holders (key) VALUES (?1)";
 
-const RETIRE: &str = "
-    INSERT INTO holders (key, retired_at) VALUES (?1, ?2)
-    ON CONFLICT (key) DO UPDATE SET retired_at = coalesce(retired_at, excluded.retired_at)";
-
-pub(crate) const STATEMENTS: &[&str] = &[QUEUES, CREATE_QUEUE, HOLDER, CREATE_HOLDER, RETIRE];
+pub(crate) const STATEMENTS: &[&str] = &[QUEUES, CREATE_QUEUE, HOLDER, CREATE_HOLDER];
 
 /// Most holders remembered; at that many all are forgotten and looked up again.
 const HOLDERS_REMEMBERED_MAX: usize = 1 << 16;
@@ -122,10 +118,9 @@ impl Books {
         Ok(no)
     }
 
-    /// Declares a holder terminal.
-    pub(crate) fn retire(&mut self, db: &Db, holder: &WorkerKey, at: WallTime) -> Result<(), Trouble> {
-        db.prepare(RETIRE)?.execute(params![holder.as_str(), at.as_millis()])?;
-        Ok(())
+    /// Forgets a holder whose row is gone: its number may be given to another.
+    pub(crate) fn forget_holder(&mut self, holder: &WorkerKey) {
+        self.holders.remove(holder);
     }
 
     /// Remembers a claim, so that its end need not look it up.

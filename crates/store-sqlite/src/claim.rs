@@ -18,8 +18,8 @@ use crate::writer::{Tx, Verb};
 
 /// The head of one queue. ?1 holder, ?2 lease clock, ?3 limit, then one parameter for each queue.
 const PICK: &str = "
-    SELECT no, max(fence + 1, ?2), id, queue, kind, payload, content_type, priority, attempt + 1, max_attempts, lease_us,
-        timeout_us, checkpoint, traceparent, run_at
+    SELECT no, max(fence + 1, ?2), id, queue, kind, payload, content_type, priority, attempt + 1, max_attempts,
+        heartbeat_us, timeout_us, checkpoint, traceparent, run_at
     FROM jobs INDEXED BY jobs_available
     WHERE state = 1 AND queue = ?{queue} AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.no = ?{queue} AND q.paused)
       AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.no = ?1 AND h.retired_at IS NOT NULL)
@@ -77,7 +77,8 @@ impl Verb for ClaimJobs {
                 Some(same) if same.as_str() == text => same.clone(),
                 _ => kind.insert(row::valid(text.parse())?).clone(),
             };
-            let own: Option<i64> = row.get(10)?;
+            let own = row.get::<_, Option<i64>>(10)?.map(row::duration);
+            let heartbeat_timeout = own.or(queue.settings.heartbeat_timeout);
             let job = Claimed {
                 hold: Hold { fence: Fence::new(row.get(1)?), job: row::job_id(row, 2)? },
                 queue: queue.name.clone(),
@@ -87,7 +88,8 @@ impl Verb for ClaimJobs {
                 priority: row.get(7)?,
                 attempt: row.get(8)?,
                 max_attempts: row.get(9)?,
-                lease: own.map(row::duration).or(queue.settings.lease).unwrap_or(claim.lease),
+                lease: heartbeat_timeout.unwrap_or(claim.lease),
+                heartbeat_timeout,
                 timeout: row.get::<_, Option<i64>>(11)?.map(row::duration),
                 checkpoint: blob::get(db, row, 12)?,
                 traceparent: row.get(13)?,

@@ -15,7 +15,7 @@ use crate::writer::{Tx, Verb};
 
 const INSERT: &str = "
     INSERT INTO jobs (id, state, queue, priority, run_at, max_attempts, max_lost, enqueued_at, kind, payload,
-                      content_type, lease_us, timeout_us, retry, unique_key, unique_retained, traceparent)
+                      content_type, heartbeat_us, timeout_us, retry, unique_key, unique_retained, traceparent)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)
     ON CONFLICT DO NOTHING";
 
@@ -124,7 +124,7 @@ fn enter(
         new.kind.as_str(),
         payload,
         content_type,
-        new.lease.map(row::micros),
+        new.heartbeat_timeout.map(row::micros),
         new.timeout.map(row::micros),
         new.retry.map(|policy| policy.to_string()),
         new.unique_key.as_ref().map(model::UniqueKey::as_str),

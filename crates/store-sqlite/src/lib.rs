@@ -33,7 +33,9 @@ mod renew;
 mod row;
 mod search;
 mod store;
+mod succeed;
 mod time;
+mod workers;
 mod writer;
 
 pub use error::OpenError;

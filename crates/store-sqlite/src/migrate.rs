@@ -19,8 +19,10 @@ pub struct Migration {
     pub sql: &'static str,
 }
 
-const MIGRATIONS: &[Migration] =
-    &[Migration { number: 1, name: "jobs", sql: include_str!("../migrations/0001_jobs.sql") }];
+const MIGRATIONS: &[Migration] = &[
+    Migration { number: 1, name: "jobs", sql: include_str!("../migrations/0001_jobs.sql") },
+    Migration { number: 2, name: "workers", sql: include_str!("../migrations/0002_workers.sql") },
+];
 
 /// Tells our files from those of other programs: "tenu".
 const APPLICATION_ID: i32 = 0x7465_6e75;
@@ -116,7 +118,7 @@ mod tests {
         assert_eq!(migrate(dir.path(), true).unwrap(), migrations());
         assert_eq!(schema_version(dir.path()).unwrap(), None);
         assert_eq!(migrate(dir.path(), false).unwrap(), migrations());
-        assert_eq!(schema_version(dir.path()).unwrap(), Some(1));
+        assert_eq!(schema_version(dir.path()).unwrap(), Some(2));
         assert_eq!(migrate(dir.path(), false).unwrap(), []);
     }
 }

@@ -1,6 +1,7 @@
 //! Removing what is past retention.
 
-use rusqlite::params;
+use model::WorkerKey;
+use rusqlite::{Params, params};
 use store::Retention;
 
 use crate::blob;
@@ -26,11 +27,32 @@ const PURGE_JOBS: &str = "
         CASE typeof(payload) WHEN 'integer' THEN payload END,
         CASE typeof(checkpoint) WHEN 'integer' THEN checkpoint END";
 
+/// Terminal workers that ended up to ?1.
+const PURGE_WORKERS: &str = "
+    DELETE FROM holders
+    WHERE no IN (
+        SELECT h.no FROM holders h INDEXED BY holders_ended
+        WHERE h.retired_at <= ?1
+          AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = h.no)
+        ORDER BY h.retired_at, h.key LIMIT ?2)
+    RETURNING key";
+
+/// Those who claimed and were never heard of otherwise. Nobody can tell that they are gone: the next claim enters them
+/// again.
+const FORGET_PLAIN: &str = "
+    DELETE FROM holders
+    WHERE no IN (
+        SELECT h.no FROM holders h INDEXED BY holders_plain
+        WHERE h.nonce IS NULL AND h.retired_at IS NULL
+          AND NOT EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = h.no)
+        LIMIT ?1)
+    RETURNING key";
+
 const PURGE_REQUESTS: &str = "
     DELETE FROM requests
     WHERE no IN (SELECT no FROM requests WHERE answered_at <= ?1 ORDER BY answered_at LIMIT ?2)";
 
-pub(crate) const STATEMENTS: &[&str] = &[PURGE_JOBS, PURGE_REQUESTS];
+pub(crate) const STATEMENTS: &[&str] = &[PURGE_JOBS, PURGE_WORKERS, FORGET_PLAIN, PURGE_REQUESTS];
 
 /// See [`store::JobStore::purge`].
 pub(crate) struct Purge {
@@ -62,8 +84,24 @@ impl Verb for Purge {
             }
             purged += 1;
         }
+        let workers = (now - Retention::WORKERS).as_millis();
+        purged += forget(tx, PURGE_WORKERS, params![workers, limit])?;
+        forget(tx, FORGET_PLAIN, params![limit])?;
         let requests = (now - Retention::REQUEST_IDS).as_millis();
         let forgotten = db.prepare(PURGE_REQUESTS)?.execute([requests, limit])?;
         Ok(purged + forgotten as u64)
     }
+}
+
+/// Removes holders by one of the two statements above, and says how many.
+fn forget(tx: &mut Tx<'_>, sql: &str, parameters: impl Params) -> Result<u64, Trouble> {
+    let mut delete = tx.db.prepare(sql)?;
+    let mut rows = delete.query(parameters)?;
+    let mut forgotten = 0;
+    while let Some(row) = rows.next()? {
+        let key = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        tx.books.forget_holder(&row::valid(WorkerKey::new(key))?);
+        forgotten += 1;
+    }
+    Ok(forgotten)
 }

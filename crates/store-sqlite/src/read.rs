@@ -1,7 +1,7 @@
 //! What has a quick answer however much there is: `get`, `stats`, `deadlines`, `expired`. Each runs in a read transaction
 //! of its own.
 
-use model::{Fence, Hold, Job, JobId, LeaseTime, WorkerKey};
+use model::{Fence, Hold, Job, JobId, LeaseTime, RegistryId, WorkerKey};
 use rusqlite::{Row, params};
 use store::{Deadlines, Expired, QueueStats};
 
@@ -14,7 +14,7 @@ use crate::time::Now;
 pub(crate) const GET: &str = "SELECT {columns} FROM {tables} WHERE jobs.id = ?1";
 
 const QUEUES: &str = "
-    SELECT no, name, paused, lease_us, max_attempts, retry,
+    SELECT no, name, paused, heartbeat_us, max_attempts, retry,
         scheduled, available, running, completed, cancelled, dead
     FROM queues ORDER BY name";
 
@@ -35,18 +35,24 @@ const NEXT_RUN: &str = "SELECT min(run_at) FROM jobs INDEXED BY jobs_scheduled W
 const LEASES: &str = "
     SELECT min(lease_until), max(granted_us) FROM jobs INDEXED BY jobs_running WHERE state = 2";
 
-/// Steps from holder to holder and looks at those of its leases that are over.
+/// Steps from holder to holder and looks at those of its leases that are over; only of those in the answer more is read.
 const EXPIRED: &str = "
     WITH RECURSIVE holding (holder) AS (
         SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2
         UNION ALL
         SELECT (SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder > holding.holder)
         FROM holding WHERE holding.holder IS NOT NULL)
-    SELECT jobs.id, jobs.fence, h.key, jobs.lease_until
-    FROM holding
-    JOIN jobs INDEXED BY jobs_running ON jobs.state = 2 AND jobs.holder = holding.holder AND jobs.lease_until <= ?1
-    JOIN holders h ON h.no = jobs.holder
-    ORDER BY jobs.lease_until, jobs.id LIMIT ?2";
+    SELECT over.id, over.fence, h.key, h.registry, coalesce(over.heartbeat_us, q.heartbeat_us) IS NOT NULL,
+        over.lease_until
+    FROM (
+        SELECT jobs.id, jobs.fence, jobs.holder, jobs.queue, jobs.heartbeat_us, jobs.lease_until
+        FROM holding
+        JOIN jobs INDEXED BY jobs_running
+            ON jobs.state = 2 AND jobs.holder = holding.holder AND jobs.lease_until <= ?1
+        ORDER BY jobs.lease_until, jobs.id LIMIT ?2) AS over
+    CROSS JOIN holders h ON h.no = over.holder
+    CROSS JOIN queues q ON q.no = over.queue
+    ORDER BY over.lease_until, over.id";
 
 pub(crate) const STATEMENTS: &[&str] = &[GET, QUEUES, OLDEST, NEXT_RUN, LEASES, EXPIRED];
 
@@ -136,6 +142,8 @@ fn read_expired(row: &Row<'_>) -> Result<Expired, Trouble> {
     Ok(Expired {
         hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) },
         holder: row::valid(WorkerKey::new(holder))?,
-        lease_until: LeaseTime::from_micros(row.get(3)?),
+        registry: row.get::<_, Option<u32>>(3)?.map(RegistryId),
+        beats_itself: row.get(4)?,
+        lease_until: LeaseTime::from_micros(row.get(5)?),
     })
 }

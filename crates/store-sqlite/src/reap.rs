@@ -1,5 +1,5 @@
-//! How jobs come back from holders that fell silent: `reap`, `reap_holder`, `extend_leases`, and `retire`, which makes
-//! the second possible.
+//! What is done about leases that are over: `reap` and `reap_holder`, and `push` and `extend_leases` for holders that
+//! live.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Write;
@@ -36,17 +36,18 @@ const REAP: &str = "
             JOIN jobs j ON j.id = unhex(seen.value ->> 0)
             JOIN queues q ON q.no = j.queue
             WHERE j.state = 2 AND j.fence = seen.value ->> 1 AND j.lease_until = seen.value ->> 2
-              AND j.lease_until <= ?3)
+              AND j.holder = seen.value ->> 3 AND j.lease_until <= ?3)
     ) AS taken
     WHERE jobs.no = taken.no
     RETURNING id, fence, queue, state, run_at";
 
 const SEEN: &str = "
-    SELECT j.id, j.lease_until
+    SELECT j.id, j.lease_until, j.holder
     FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0)
     WHERE j.state = 2";
 
-const HELD: &str = "SELECT id, lease_until FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = ?1";
+const HELD: &str = "
+    SELECT id, lease_until, holder FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = ?1";
 
 /// ?1 wall clock, ?2 holder, ?3 whether the losses count.
 const REAP_HOLDER: &str = "
@@ -67,9 +68,16 @@ const REAP_HOLDER: &str = "
     WHERE jobs.no = taken.no
     RETURNING id, fence, queue, state, run_at";
 
+/// ?1 the jobs as they were seen, ?2 until when.
+const PUSH: &str = "
+    UPDATE jobs SET lease_until = ?2
+    WHERE no IN (
+        SELECT j.no FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0)
+        WHERE j.state = 2 AND j.fence = seen.value ->> 1 AND j.lease_until = seen.value ->> 2 AND j.lease_until < ?2)";
+
 const EXTEND: &str = "UPDATE jobs SET lease_until = lease_until + ?1 WHERE state = 2";
 
-pub(crate) const STATEMENTS: &[&str] = &[REAP, SEEN, HELD, REAP_HOLDER, EXTEND];
+pub(crate) const STATEMENTS: &[&str] = &[REAP, SEEN, HELD, REAP_HOLDER, PUSH, EXTEND];
 
 /// Makes the model's rules for losses callable from SQL, so that each lives in one place.
 ///
@@ -116,13 +124,14 @@ impl Verb for Reap {
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> Result<Vec<Reaped>, Trouble> {
-        let seen = json(&self.0);
-        let leases = leases(tx.db, SEEN, params![seen])?;
+        let seen = json(tx, &self.0)?;
+        let held = held(tx.db, SEEN, params![seen])?;
         let mut taken = take(tx, REAP, params![seen, tx.now.wall.as_millis(), tx.now.lease.as_micros()])?;
         let mut reaped = Vec::with_capacity(taken.len());
         for seen in &self.0 {
             // A job may be named more than once, as it was seen at different times.
-            if leases.get(&seen.hold.job) == Some(&seen.lease_until)
+            let as_seen = (seen.lease_until, tx.books.holder_no(tx.db, &seen.holder)?);
+            if held.get(&seen.hold.job) == Some(&as_seen)
                 && let Some(taken) = taken.remove(&seen.hold)
             {
                 reaped.push(taken.reaped(tx.now.lease, seen.holder.clone(), seen.lease_until));
@@ -144,10 +153,10 @@ impl Verb for ReapHolder {
     fn run(&self, tx: &mut Tx<'_>) -> Result<Vec<Reaped>, Trouble> {
         let db = tx.db;
         let holder = tx.books.holder_no(db, &self.holder)?;
-        let held = leases(db, HELD, [holder])?;
+        let held = held(db, HELD, [holder])?;
         let taken = take(tx, REAP_HOLDER, params![tx.now.wall.as_millis(), holder, self.counted])?;
         let reaped = taken.into_values().map(|taken| {
-            let lease_until = held[&taken.hold.job];
+            let (lease_until, _) = held[&taken.hold.job];
             taken.reaped(tx.now.lease, self.holder.clone(), lease_until)
         });
         Ok(reaped.collect())
@@ -169,15 +178,15 @@ impl Taken {
     }
 }
 
-/// The leases of running jobs before they are taken back; afterwards they have none.
-fn leases(db: &Db, sql: &str, parameters: impl Params) -> Result<HashMap<JobId, LeaseTime>, Trouble> {
-    let mut leases = HashMap::new();
+/// The leases and holders of running jobs before they are taken back; afterwards they have none.
+fn held(db: &Db, sql: &str, parameters: impl Params) -> Result<HashMap<JobId, (LeaseTime, i64)>, Trouble> {
+    let mut held = HashMap::new();
     let mut select = db.prepare(sql)?;
     let mut rows = select.query(parameters)?;
     while let Some(row) = rows.next()? {
-        leases.insert(row::job_id(row, 0)?, LeaseTime::from_micros(row.get(1)?));
+        held.insert(row::job_id(row, 0)?, (LeaseTime::from_micros(row.get(1)?), row.get(2)?));
     }
-    Ok(leases)
+    Ok(held)
 }
 
 /// Takes jobs back by one of the two statements above.
@@ -198,31 +207,43 @@ fn take(tx: &mut Tx<'_>, sql: &str, parameters: impl Params) -> Result<BTreeMap<
     Ok(taken)
 }
 
-/// The jobs as `[["id in hex", fence, lease], …]`, each once.
-fn json(seen: &[Expired]) -> String {
+/// The jobs as `[["id in hex", fence, lease, holder's number], …]`, each once.
+fn json(tx: &mut Tx<'_>, seen: &[Expired]) -> Result<String, Trouble> {
     let mut text = String::from("[");
     let mut written = HashSet::new();
-    for Expired { hold, lease_until, .. } in seen {
-        if !written.insert((hold, lease_until)) {
+    for Expired { hold, holder, lease_until, .. } in seen {
+        let holder = tx.books.holder_no(tx.db, holder)?;
+        if !written.insert((hold, holder, lease_until)) {
             continue;
         }
         let comma = if text.len() > 1 { "," } else { "" };
         let id = u128::from_be_bytes(*hold.job.as_bytes());
-        write!(text, "{comma}[\"{id:032x}\",{},{}]", hold.fence, lease_until.as_micros())
+        write!(text, "{comma}[\"{id:032x}\",{},{},{holder}]", hold.fence, lease_until.as_micros())
             .expect("writing to a string does not fail");
     }
     text.push(']');
-    text
+    Ok(text)
 }
 
-/// See [`store::JobStore::retire`].
-pub(crate) struct Retire(pub(crate) WorkerKey);
+/// See [`store::JobStore::push`].
+pub(crate) struct Push {
+    pub(crate) seen: Vec<Expired>,
+    pub(crate) by: Duration,
+}
 
-impl Verb for Retire {
-    type Answer = ();
+impl Verb for Push {
+    type Answer = u64;
 
-    fn run(&self, tx: &mut Tx<'_>) -> Result<(), Trouble> {
-        tx.books.retire(tx.db, &self.0, tx.now.wall)
+    fn jobs(&self) -> usize {
+        self.seen.len()
+    }
+
+    fn run(&self, tx: &mut Tx<'_>) -> Result<u64, Trouble> {
+        let seen = json(tx, &self.seen)?;
+        let until = tx.now.lease + self.by;
+        let pushed = tx.db.prepare(PUSH)?.execute(params![seen, until.as_micros()])?;
+        tx.books.stamped |= pushed > 0;
+        Ok(pushed as u64)
     }
 }
 

@@ -17,7 +17,7 @@ use crate::error::Trouble;
 const JOB_COLUMNS: &str = "
     jobs.id, jobs.state, q.name, jobs.priority, jobs.run_at, jobs.attempt, jobs.max_attempts, jobs.lost, jobs.max_lost,
     jobs.fence, jobs.reported_fence, h.key, jobs.lease_until, jobs.cancel_requested, jobs.enqueued_at, jobs.started_at,
-    jobs.finished_at, jobs.lease_us, jobs.timeout_us, jobs.retry, jobs.unique_key, jobs.unique_retained, jobs.kind,
+    jobs.finished_at, jobs.heartbeat_us, jobs.timeout_us, jobs.retry, jobs.unique_key, jobs.unique_retained, jobs.kind,
     jobs.content_type, jobs.traceparent, jobs.last_error, jobs.progress, jobs.checkpoint, jobs.result, jobs.payload";
 
 /// Where those columns come from. The order of a list must not be lost to a clever plan, hence the cross join.
@@ -54,7 +54,7 @@ pub(crate) fn job(db: &Db, row: &Row<'_>) -> Result<Job, Trouble> {
         enqueued_at: wall_time(row.get(14)?),
         started_at: row.get::<_, Option<i64>>(15)?.map(wall_time),
         finished_at: row.get::<_, Option<i64>>(16)?.map(wall_time),
-        lease: row.get::<_, Option<i64>>(17)?.map(duration),
+        heartbeat_timeout: row.get::<_, Option<i64>>(17)?.map(duration),
         timeout: row.get::<_, Option<i64>>(18)?.map(duration),
         retry: retry(row, 19)?,
         unique_key: key.map(|key| valid(UniqueKey::new(&key))).transpose()?,
@@ -74,7 +74,7 @@ pub(crate) fn job(db: &Db, row: &Row<'_>) -> Result<Job, Trouble> {
 pub(crate) fn settings(row: &Row<'_>, first: usize) -> Result<QueueSettings, Trouble> {
     Ok(QueueSettings {
         paused: row.get(first)?,
-        lease: row.get::<_, Option<i64>>(first + 1)?.map(duration),
+        heartbeat_timeout: row.get::<_, Option<i64>>(first + 1)?.map(duration),
         max_attempts: row.get(first + 2)?,
         retry: retry(row, first + 3)?,
     })

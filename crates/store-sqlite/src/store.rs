@@ -6,11 +6,13 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Clock, Hold, Job, JobId, QueueName, QueuePatch, QueueSettings, Report, WorkerKey};
+use model::{
+    Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report, WorkerKey,
+};
 use store::{
-    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Expired, Finished, JobFilter,
-    JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection,
-    StoreError,
+    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
+    Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped, Redriven,
+    Renewed, Retention, Selection, StoreError,
 };
 use tokio::sync::mpsc;
 
@@ -26,10 +28,12 @@ use crate::purge::Purge;
 use crate::queues::{Check, SetQueue};
 use crate::read::{FindExpired, Get, NextDeadlines, Stats};
 use crate::reader::{self, INBOX_QUESTIONS_MAX, Query, Question, Reader};
-use crate::reap::{ExtendLeases, Reap, ReapHolder, Retire};
+use crate::reap::{ExtendLeases, Push, Reap, ReapHolder};
 use crate::redrive::Redrive;
 use crate::renew::{KeepProgress, Renew};
 use crate::search::{FindEnded, List};
+use crate::succeed::Succeed;
+use crate::workers::{EnlistWorkers, FindWorker, Readmit, Retire, Roster};
 use crate::writer::{self, INBOX_REQUESTS_MAX, Request, Verb, Writer};
 
 /// Jobs in one SQLite file. Dropping it answers what was asked, moves the log into the file and lets the directory go.
@@ -185,8 +189,38 @@ impl JobStore for SqliteStore {
         self.write(Reap(seen)).await
     }
 
-    async fn retire(&self, holder: &WorkerKey) -> Result<(), StoreError> {
-        self.write(Retire(holder.clone())).await
+    async fn push(&self, seen: Vec<Expired>, by: Duration) -> Result<u64, StoreError> {
+        self.write(Push { seen, by }).await
+    }
+
+    async fn enlist(&self, workers: Vec<Enlist>) -> Result<Vec<EnlistAnswer>, StoreError> {
+        self.write(EnlistWorkers(workers)).await
+    }
+
+    async fn roster(&self, registry: Option<RegistryId>) -> Result<Vec<Enlist>, StoreError> {
+        self.read(Roster(registry)).await
+    }
+
+    async fn worker(&self, key: &WorkerKey) -> Result<Option<KnownWorker>, StoreError> {
+        self.read(FindWorker(key.clone())).await
+    }
+
+    async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError> {
+        self.write(Retire { holder: holder.clone(), end }).await
+    }
+
+    async fn readmit(&self, holder: &WorkerKey) -> Result<(), StoreError> {
+        self.write(Readmit(holder.clone())).await
+    }
+
+    async fn succeed(
+        &self,
+        former: &WorkerKey,
+        successor: &WorkerKey,
+        holds: Vec<Hold>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let (former, successor) = (former.clone(), successor.clone());
+        self.write(Succeed { former, successor, holds }).await
     }
 
     async fn reap_holder(&self, holder: &WorkerKey, counted: bool) -> Result<Vec<Reaped>, StoreError> {

@@ -17,7 +17,7 @@ fn check(case: Case) {
 /// Rare states are listed by another statement than common ones.
 #[test]
 fn lists_are_the_same_when_every_state_is_common() {
-    for case in conformance::cases().into_iter().filter(|case| case.name.contains("list")) {
+    for case in conformance::cases().into_iter().filter(|case| case.name.starts_with("list_")) {
         run(case, &[("sum(", "1000000 + sum(")]);
     }
 }

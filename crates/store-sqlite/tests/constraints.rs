@@ -68,6 +68,43 @@ fn illegal_rows_are_refused() {
     }
 }
 
+/// Sets columns of a holder that was enlisted.
+fn check_holder(change: &str) -> Result<usize, String> {
+    let (_dir, database) = database();
+    database
+        .execute_batch(
+            "INSERT INTO holders (key, nonce, registry, grant_us, name) VALUES ('w', 7, 1, 20, '')",
+        )
+        .unwrap();
+    database.execute(&format!("UPDATE holders SET {change}"), []).map_err(|error| error.to_string())
+}
+
+#[test]
+fn holders_are_enlisted_and_ended_as_a_whole() {
+    for change in [
+        "registry = NULL",
+        "retired_at = 5, ended = 4",
+        "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL",
+        "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL, retired_at = 5, ended = 0",
+    ] {
+        assert_eq!(check_holder(change), Ok(1), "{change}");
+    }
+    for change in [
+        "key = NULL",
+        "nonce = NULL",
+        "nonce = NULL, grant_us = NULL, name = NULL",
+        "grant_us = NULL",
+        "name = NULL",
+        "retired_at = 5",
+        "ended = 0",
+        "retired_at = 5, ended = 5",
+        "retired_at = 5, ended = -1",
+    ] {
+        let refusal = check_holder(change).expect_err(change);
+        assert!(refusal.contains("constraint failed"), "{change}: {refusal}");
+    }
+}
+
 #[test]
 fn unique_key_is_shared_by_live_jobs_of_different_queues_only() {
     let insert = "

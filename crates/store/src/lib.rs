@@ -12,8 +12,8 @@ mod reason;
 pub use error::StoreError;
 pub use memory::{MemoryStore, Mutation};
 pub use port::{
-    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Enqueued, Expired, Finished,
-    JobFilter, JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention,
-    Selection,
+    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
+    Expired, Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped,
+    Redriven, Renewed, Retention, Selection,
 };
 pub use reason::{error_tail, poison_reason};

@@ -14,8 +14,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{
-    Fence, Hold, Job, JobId, Kind, LeaseTime, NewJob, QueueName, QueuePatch, QueueSettings, Report,
-    RequestId, State, WorkerKey,
+    Fence, Hold, HolderEnd, Job, JobId, Kind, LeaseTime, NewJob, Nonce, QueueName, QueuePatch, QueueSettings,
+    RegistryId, Report, RequestId, State, WallTime, WorkerKey,
 };
 
 use crate::error::StoreError;
@@ -32,11 +32,12 @@ pub trait JobStore: Send + Sync + 'static {
 
     /// Takes up to `claim.limit` available jobs of the named queues for `claim.holder`: priority first, then time,
     /// then id. Stops early when they have `claim.bytes_max` bytes. Paused queues and terminal holders get nothing. Each
-    /// claim has a new fence, attempt + 1 and a lease (the job's own, else the queue's, else `claim.lease`).
+    /// claim has a new fence, attempt + 1 and a lease (the heartbeat timeout of the job, else of the queue, else
+    /// `claim.lease`).
     async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError>;
 
-    /// Extends the leases of the holds that still stand, each to now + its lease (`lease` where neither job nor queue
-    /// has one of its own).
+    /// Extends the leases of the holds that still stand, each to now + its heartbeat timeout, or to now + `lease` where
+    /// neither job nor queue has one.
     async fn renew(
         &self,
         holder: &WorkerKey,
@@ -54,12 +55,43 @@ pub trait JobStore: Send + Sync + 'static {
     /// The running jobs whose lease is over, oldest first, at most `limit`. A read.
     async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError>;
 
-    /// Takes jobs back from silent holders, as lost. Only those whose fence and lease are still as seen, and whose
+    /// Takes jobs back from silent holders, as lost. Only those whose holder, fence and lease are still as seen, and whose
     /// lease is over. Answers those that were taken back.
     async fn reap(&self, seen: Vec<Expired>) -> Result<Vec<Reaped>, StoreError>;
 
-    /// Declares the holder terminal, durably: it can never claim again. Idempotent.
-    async fn retire(&self, holder: &WorkerKey) -> Result<(), StoreError>;
+    /// Moves the leases of running jobs to now + `by`, but only those whose fence and lease are still as seen, and never
+    /// to an earlier time. Answers how many were moved. It is no word of the holder: what our own restart might lose is
+    /// not counted against the job after a push either.
+    async fn push(&self, seen: Vec<Expired>, by: Duration) -> Result<u64, StoreError>;
+
+    /// Makes workers known, or notes larger grants of known ones; nonce, registry and name are as of the first time. A
+    /// grant never gets smaller. A terminal key is answered as terminal, whoever asks.
+    async fn enlist(&self, workers: Vec<Enlist>) -> Result<Vec<EnlistAnswer>, StoreError>;
+
+    /// The workers of this registry that are not terminal, by key; those that only ping for `None`.
+    async fn roster(&self, registry: Option<RegistryId>) -> Result<Vec<Enlist>, StoreError>;
+
+    /// One worker that was enlisted or retired, and how it ended if it did.
+    async fn worker(&self, key: &WorkerKey) -> Result<Option<KnownWorker>, StoreError>;
+
+    /// Declares the holder terminal, durably: it cannot claim again. Idempotent: the first end stays. It is remembered for
+    /// [`Retention::WORKERS`], and for as long as it holds anything.
+    async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError>;
+
+    /// Lets a pinging holder (enlisted, in no registry) that was declared terminal for its silence start over. What it
+    /// held stays lost: nothing happens while it still holds something, nor to others.
+    async fn readmit(&self, holder: &WorkerKey) -> Result<(), StoreError>;
+
+    /// Moves holds from a worker whose lease lapsed on its own side to its successor, and declares the former one
+    /// terminal, together. Only holds of the former that still stand, and none at all if the former is terminal already
+    /// or the successor is; both must be enlisted. Fences and leases stay as they are. True for each that the successor
+    /// has now, so that a repeat answers as the first time.
+    async fn succeed(
+        &self,
+        former: &WorkerKey,
+        successor: &WorkerKey,
+        holds: Vec<Hold>,
+    ) -> Result<Vec<bool>, StoreError>;
 
     /// Takes back everything a terminal holder still holds, whatever the leases say; a holder that is not terminal
     /// loses nothing. `counted` says whether the losses count against the jobs.
@@ -76,8 +108,8 @@ pub trait JobStore: Send + Sync + 'static {
     async fn redrive(&self, selection: Selection, limit: usize)
     -> Result<Vec<(JobId, Redriven)>, StoreError>;
 
-    /// Removes finished jobs and remembered request ids that are past retention, at most `limit` of each. Answers how
-    /// many rows went; fewer than `limit` means none are left.
+    /// Removes finished jobs, terminal workers and remembered request ids that are past retention, at most `limit` of
+    /// each. Answers how many rows went; fewer than `limit` means none are left.
     async fn purge(&self, retention: Retention, limit: usize) -> Result<u64, StoreError>;
 
     /// Changes a queue's settings, creating it if it has none, and answers all its settings.
@@ -151,7 +183,7 @@ pub struct Claim {
     /// Stop after the job with which payloads and checkpoints together reach this many bytes; the first job is always
     /// taken.
     pub bytes_max: usize,
-    /// The lease where neither job nor queue has its own.
+    /// The lease where neither job nor queue has a heartbeat timeout.
     pub lease: Duration,
 }
 
@@ -176,6 +208,8 @@ pub struct Claimed {
     pub max_attempts: u32,
     /// The lease granted.
     pub lease: Duration,
+    /// The heartbeat timeout of the job, else of its queue.
+    pub heartbeat_timeout: Option<Duration>,
     /// Time limit of this attempt.
     pub timeout: Option<Duration>,
     /// The latest checkpoint of an earlier attempt.
@@ -250,8 +284,47 @@ pub struct Expired {
     pub hold: Hold,
     /// Who held it.
     pub holder: WorkerKey,
+    /// The registry that judges the holder; `None` for one that never heartbeat as a worker.
+    pub registry: Option<RegistryId>,
+    /// The job has a heartbeat timeout of its own or of its queue: a live worker is not enough.
+    pub beats_itself: bool,
     /// The lease as it was seen.
     pub lease_until: LeaseTime,
+}
+
+/// A worker as the registry makes it durable before it answers its first heartbeat.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Enlist {
+    /// Its instance key.
+    pub key: WorkerKey,
+    /// Which process uses the key.
+    pub nonce: Nonce,
+    /// Who judges it; `None` for a holder that only pings.
+    pub registry: Option<RegistryId>,
+    /// The largest lease it was ever granted.
+    pub grant: Duration,
+    /// Its name for people.
+    pub name: String,
+}
+
+/// What became of one enlisting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnlistAnswer {
+    /// It is durable.
+    Known,
+    /// Refused: the key is terminal.
+    Terminal(HolderEnd),
+    /// Refused: another process, or another registry, has the key.
+    Taken,
+}
+
+/// A worker as the store knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownWorker {
+    /// As it was enlisted; only key, nonce and registry mean something if it never was.
+    pub worker: Enlist,
+    /// How and when it ended.
+    pub ended: Option<(HolderEnd, WallTime)>,
 }
 
 /// A job taken back from its holder.
@@ -347,6 +420,8 @@ pub struct Retention {
 }
 
 impl Retention {
+    /// How long a terminal worker is remembered, after which its key is as new.
+    pub const WORKERS: Duration = Duration::from_secs(24 * 3600);
     /// How long a request id is remembered.
     pub const REQUEST_IDS: Duration = Duration::from_secs(24 * 3600);
 }

@@ -1,7 +1,7 @@
 //! How many no-op jobs one worker can take: `cargo run --release -p worker --example throughput -- [slots] [seconds]`.
 //!
-//! The server on the other side of a real loopback connection only turns credits into assignments and answers reports,
-//! so that what is measured is the SDK and the wire. Everything runs in this process; CPU time is that of both sides.
+//! The server on the other side of a real loopback connection only turns credits into assignments, answers reports and
+//! takes heartbeats, so that what is measured is the SDK and the wire. Everything runs in this process; CPU time is that of both sides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -74,20 +74,22 @@ impl Work for Endless {
         let (done, frame_count) = (Arc::clone(&self.done), Arc::clone(&self.frames));
         tokio::spawn(async move {
             let mut frames = request.into_inner();
-            let mut next_job = 0u128;
+            let mut worker = String::new();
+            let mut next_job = 0u64;
             while let Ok(Some(frame)) = frames.message().await {
                 frame_count.fetch_add(1, Ordering::Relaxed);
                 done.fetch_add(frame.reports.len() as u64, Ordering::Relaxed);
                 let mut answer = wire::ServerFrame { left: frame.leave.is_some(), ..Default::default() };
-                if frame.hello.is_some() {
+                if let Some(hello) = frame.hello {
+                    worker = hello.worker;
                     answer.welcome = Some(wire::Welcome::default());
                 }
-                answer.beat = frame.beat.map(|beat| renewal_of(&beat));
+                answer.heartbeat = frame.heartbeat.map(taken);
                 answer.reports = frame.reports.into_iter().map(done_answer).collect();
                 let mut credits = frame.credits;
                 loop {
                     answer.assignments =
-                        (0..credits.min(BATCH_MAX)).map(|_| assignment(&mut next_job)).collect();
+                        (0..credits.min(BATCH_MAX)).map(|_| assignment(&worker, &mut next_job)).collect();
                     credits -= answer.assignments.len() as u32;
                     if answers.send(Ok(std::mem::take(&mut answer))).await.is_err() {
                         return;
@@ -122,19 +124,25 @@ impl Work for Endless {
     ) -> Result<Response<wire::ProgressResponse>, Status> {
         Err(Status::unimplemented("not measured"))
     }
+
+    async fn probe(&self, _: Request<wire::ProbeRequest>) -> Result<Response<wire::ProbeResponse>, Status> {
+        Err(Status::unimplemented("not measured"))
+    }
 }
 
-fn assignment(next_job: &mut u128) -> wire::Assignment {
+fn assignment(worker: &str, next_job: &mut u64) -> wire::Assignment {
     *next_job += 1;
     wire::Assignment {
-        job: model::JobId::from_bytes(next_job.to_be_bytes()).to_string(),
+        job: model::JobId::from_bytes(u128::from(*next_job).to_be_bytes()).to_string(),
         fence: 1,
         attempt: 1,
         max_attempts: 5,
         queue: "noop".into(),
         kind: "noop".into(),
         payload: Bytes::from_static(b"{\"n\":1}"),
-        lease_ms: 20_000,
+        lease_ms: 30_000,
+        worker: worker.to_owned(),
+        start: *next_job,
         ..Default::default()
     }
 }
@@ -144,11 +152,12 @@ fn done_answer(report: wire::Report) -> wire::ReportAnswer {
     wire::ReportAnswer { job, fence, answer: "done".into(), state: "completed".into(), current_fence: 0 }
 }
 
-fn renewal_of(beat: &wire::Beat) -> wire::BeatAnswer {
-    let renewals = beat
-        .holds
-        .iter()
-        .map(|hold| wire::Renewal { job: hold.job.clone(), fence: hold.fence, lease_ms: 20_000 })
-        .collect();
-    wire::BeatAnswer { number: beat.number, renewals }
+fn taken(beat: wire::Heartbeat) -> wire::HeartbeatAnswer {
+    wire::HeartbeatAnswer {
+        number: beat.number,
+        answer: "ok".into(),
+        token: format!("1.{:x}", beat.number),
+        lease_ms: 20_000,
+        ..Default::default()
+    }
 }

@@ -4,33 +4,25 @@
 //! one cannot be reached it moves on to the next. A call whose connection broke half-way is repeated only if doing it
 //! twice is the same as doing it once. Streams for workers are opened by `session.rs` through [`Client::open_session`].
 
-use std::error::Error as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use rpc::ApiError;
 use rpc::wire;
 use rpc::wire::jobs_client::JobsClient;
 use rpc::wire::queues_client::QueuesClient;
 use rpc::wire::work_client::WorkClient;
+use rpc::wire::workers_client::WorkersClient;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
 use crate::error::ClientError;
+use crate::server::{Server, Silence, client_error, silence};
 
 /// Largest message in either direction; larger ones are refused by whoever notices first.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// How long opening a connection may take before the next server is tried.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-/// Flow control windows: large enough that a frame of a thousand jobs never waits for a window update.
-const WINDOW_BYTES: u32 = 4 << 20;
-/// A silent connection is probed this often, so that a frozen server is noticed within two of these.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
-/// A probe that is not answered for this long ends the connection.
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to one or several Tenure servers. Clones share it.
 #[derive(Clone, Debug)]
@@ -45,12 +37,6 @@ struct Shared {
     preferred: AtomicUsize,
 }
 
-#[derive(Debug)]
-struct Server {
-    url: String,
-    channel: Channel,
-}
-
 /// May a call be sent again when nobody knows whether it happened?
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Repeat {
@@ -58,14 +44,6 @@ enum Repeat {
     Safe,
     /// Only if the connection never opened.
     Unsafe,
-}
-
-/// Why a call got no answer.
-enum Silence {
-    /// The connection never opened: the call certainly did not happen.
-    NeverOpened(String),
-    /// The connection broke: the call may have happened.
-    Broke(String),
 }
 
 impl Client {
@@ -215,20 +193,99 @@ impl Client {
         .await
     }
 
+    /// Workers as the server knows them, one page.
+    pub async fn workers(
+        &self,
+        request: wire::ListWorkersRequest,
+    ) -> Result<wire::ListWorkersResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).list(request).await }
+        })
+        .await
+    }
+
+    /// One worker.
+    pub async fn worker(&self, request: wire::GetWorkerRequest) -> Result<wire::Worker, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).get(request).await }
+        })
+        .await
+    }
+
+    /// Asks a worker to take no more work, finish and leave.
+    pub async fn drain_worker(&self, request: wire::DrainWorkerRequest) -> Result<wire::Worker, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).drain(request).await }
+        })
+        .await
+    }
+
+    /// Declares a worker inactive now.
+    pub async fn kick_worker(&self, request: wire::KickWorkerRequest) -> Result<wire::Worker, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).kick(request).await }
+        })
+        .await
+    }
+
+    /// A heartbeat of a worker without a stream. Not repeated by itself: its send stamp would be wrong.
+    pub async fn heartbeat(&self, request: wire::Heartbeat) -> Result<wire::HeartbeatAnswer, ClientError> {
+        self.call(Repeat::Unsafe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).heartbeat(request).await }
+        })
+        .await
+    }
+
+    /// Says that a worker without a stream goes.
+    pub async fn leave(&self, request: wire::LeaveRequest) -> Result<wire::LeaveResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).leave(request).await }
+        })
+        .await
+    }
+
+    /// The simplest sign of life.
+    pub async fn ping(&self, request: wire::PingRequest) -> Result<wire::PingResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { workers(channel).ping(request).await }
+        })
+        .await
+    }
+
     /// The addresses, in the order they were given.
     pub fn servers(&self) -> impl Iterator<Item = &str> {
         self.shared.servers.iter().map(|server| server.url.as_str())
     }
 
-    /// Opens a worker's stream to the preferred server.
+    /// Opens a worker's stream to the preferred server. Which that is.
     pub(crate) async fn open_session(
         &self,
         frames: mpsc::Receiver<wire::WorkerFrame>,
-    ) -> Result<(String, Streaming<wire::ServerFrame>), ClientError> {
+    ) -> Result<(Server, Streaming<wire::ServerFrame>), ClientError> {
         let server = &self.shared.servers[self.shared.preferred.load(Ordering::Relaxed)];
         match work(server.channel.clone()).session(ReceiverStream::new(frames)).await {
-            Ok(answer) => Ok((server.url.clone(), answer.into_inner())),
+            Ok(answer) => Ok((server.clone(), answer.into_inner())),
             Err(status) => Err(client_error(&server.url, status)),
+        }
+    }
+
+    /// A client for this address: this one, if it is one of ours, which is then preferred.
+    pub(crate) fn at(&self, address: &str) -> Result<Client, ClientError> {
+        let stranger = Client::connect(address)?;
+        let url = stranger.preferred_url();
+        match self.servers().position(|known| known == url) {
+            None => Ok(stranger),
+            Some(index) => {
+                self.shared.preferred.store(index, Ordering::Relaxed);
+                Ok(self.clone())
+            }
         }
     }
 
@@ -299,61 +356,6 @@ impl Watch {
     }
 }
 
-impl Server {
-    fn new(url: &str) -> Result<Server, ClientError> {
-        let url = match url.split_once("://") {
-            None => format!("http://{url}"),
-            Some(("http", _)) => url.to_owned(),
-            Some((scheme, _)) => {
-                return Err(ApiError::invalid(format!(
-                    "server {url:?} has the scheme {scheme}; use http://"
-                ))
-                .into());
-            }
-        };
-        let url = url.trim_end_matches('/').to_owned();
-        let endpoint = Endpoint::from_shared(url.clone()).map_err(|_| {
-            ApiError::invalid(format!("server {url:?} is not an address such as http://127.0.0.1:7117"))
-        })?;
-        let channel = endpoint
-            .connect_timeout(CONNECT_TIMEOUT)
-            .tcp_nodelay(true)
-            .tcp_keepalive(Some(KEEPALIVE_INTERVAL))
-            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .initial_stream_window_size(WINDOW_BYTES)
-            .initial_connection_window_size(WINDOW_BYTES)
-            .connect_lazy();
-        Ok(Server { url, channel })
-    }
-}
-
-/// The error for a call that is not tried again.
-fn client_error(server: &str, status: Status) -> ClientError {
-    match silence(&status) {
-        Some(Silence::NeverOpened(why) | Silence::Broke(why)) => {
-            ClientError::Unreachable { server: server.to_owned(), why }
-        }
-        None => ClientError::Api(status.into()),
-    }
-}
-
-/// Did the network fail, rather than the server answer? Errors made on this side carry their cause, answers do not.
-fn silence(status: &Status) -> Option<Silence> {
-    let mut cause = status.source()?;
-    let mut never_opened = false;
-    loop {
-        never_opened |= cause.is::<tonic::ConnectError>();
-        match cause.source() {
-            Some(deeper) => cause = deeper,
-            None => break,
-        }
-    }
-    let why = cause.to_string();
-    Some(if never_opened { Silence::NeverOpened(why) } else { Silence::Broke(why) })
-}
-
 fn jobs(channel: Channel) -> JobsClient<Channel> {
     JobsClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -366,7 +368,13 @@ fn queues(channel: Channel) -> QueuesClient<Channel> {
         .max_encoding_message_size(MESSAGE_BYTES_MAX)
 }
 
-fn work(channel: Channel) -> WorkClient<Channel> {
+fn workers(channel: Channel) -> WorkersClient<Channel> {
+    WorkersClient::new(channel)
+        .max_decoding_message_size(MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_BYTES_MAX)
+}
+
+pub(crate) fn work(channel: Channel) -> WorkClient<Channel> {
     WorkClient::new(channel)
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX)

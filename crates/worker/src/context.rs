@@ -5,15 +5,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use lease::ledger::{Grant, StopReason};
 use model::{Fence, Hold, Invalid, JobId, Limits, WorkerKey};
 use rpc::wire;
 use serde::Serialize;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
 use crate::error::CheckpointError;
-use crate::ledger::{Ended, Grant, StopReason};
+use crate::home::{Home, JobEvent};
 
 /// Handed to every handler. Clones are cheap and speak for the same attempt.
 #[derive(Clone)]
@@ -23,8 +23,8 @@ pub struct JobContext {
 
 struct RunningJob {
     hold: Hold,
-    lease: Duration,
     timeout: Option<Duration>,
+    heartbeat_timeout: Option<Duration>,
     /// Its payload is empty here: the handler got it.
     assignment: wire::Assignment,
     home: Arc<Home>,
@@ -38,26 +38,8 @@ struct Live {
     stop: Option<StopReason>,
     /// The latest progress note that the session has not taken yet.
     note: Option<Bytes>,
-}
-
-/// What all jobs of a worker share.
-pub(crate) struct Home {
-    pub(crate) worker: WorkerKey,
-    pub(crate) servers: String,
-    pub(crate) client: Client,
-    pub(crate) events: UnboundedSender<JobEvent>,
-}
-
-/// What a handler's task tells the session. At most one end and one untaken note per running job, so that the channel
-/// is bounded by the number of slots.
-#[derive(Debug)]
-pub(crate) enum JobEvent {
-    /// There is a progress note to take.
-    Noted(Hold),
-    /// The server refused a write of this job.
-    Lost(Hold),
-    /// The handler returned or its task is gone.
-    Finished { hold: Hold, ended: Ended },
+    /// The session has not taken the last sign yet.
+    has_beaten: bool,
 }
 
 impl JobContext {
@@ -65,8 +47,8 @@ impl JobContext {
         JobContext {
             job: Arc::new(RunningJob {
                 hold: grant.hold,
-                lease: grant.lease,
                 timeout: grant.timeout,
+                heartbeat_timeout: grant.heartbeat_timeout,
                 assignment,
                 home,
                 token: CancellationToken::new(),
@@ -110,14 +92,19 @@ impl JobContext {
         &self.job.assignment.content_type
     }
 
-    /// How long the job stays ours without a beat.
+    /// How long this worker is believed without a heartbeat of its own; it sends five in that time, whatever handlers do.
     pub fn lease(&self) -> Duration {
-        self.job.lease
+        self.job.home.lease()
     }
 
     /// How long this attempt may run.
     pub fn timeout(&self) -> Option<Duration> {
         self.job.timeout
+    }
+
+    /// How often this handler must call [`heartbeat`](Self::heartbeat) or [`progress`](Self::progress), if it must.
+    pub fn heartbeat_timeout(&self) -> Option<Duration> {
+        self.job.heartbeat_timeout
     }
 
     /// The checkpoint an earlier attempt saved last.
@@ -130,9 +117,9 @@ impl JobContext {
         Some(self.job.assignment.traceparent.as_str()).filter(|text| !text.is_empty())
     }
 
-    /// This worker's instance key.
-    pub fn worker(&self) -> &WorkerKey {
-        &self.job.home.worker
+    /// This worker's instance key at present. A worker whose lease lapsed goes on under another one.
+    pub fn worker(&self) -> WorkerKey {
+        self.job.home.key()
     }
 
     /// The servers as the worker was given them, comma-separated.
@@ -145,7 +132,7 @@ impl JobContext {
         &self.job.home.client
     }
 
-    /// Waits until the handler should stop: cancelled, lost, timed out or draining.
+    /// Waits until the handler should stop, for whatever [reason](Self::stop_reason).
     pub async fn cancelled(&self) {
         self.job.token.cancelled().await;
     }
@@ -165,8 +152,18 @@ impl JobContext {
         self.live().stop
     }
 
-    /// Notes progress, as JSON, for people to see. Returns at once; when notes come faster than they can be sent, the
-    /// latest one counts. A note that cannot be JSON or has more than 4 KiB is refused.
+    /// Says that the handler gets on. Needed where the job, its queue or its kind has a heartbeat timeout: a handler that
+    /// says nothing for that long counts as wedged. May be called as often as you like.
+    pub fn heartbeat(&self) {
+        // Only the first untaken sign makes an event, and only where somebody wants to know.
+        if self.job.heartbeat_timeout.is_some() && !std::mem::replace(&mut self.live().has_beaten, true) {
+            let _ = self.job.home.events.send(JobEvent::Beaten(self.job.hold));
+        }
+    }
+
+    /// Notes progress, as JSON, for people to see. Counts as a [`heartbeat`](Self::heartbeat). Returns at once; when notes
+    /// come faster than they can be sent, the latest one counts. A note that cannot be JSON or has more than 4 KiB is
+    /// refused.
     pub fn progress(&self, note: impl Serialize) -> Result<(), Invalid> {
         let bytes_max = Limits::default().progress_bytes_max;
         let note = serde_json::to_vec(&note)
@@ -194,10 +191,17 @@ impl JobContext {
             note: None,
             checkpoint: Some(checkpoint),
         };
-        let request = wire::ProgressRequest { worker: home.worker.to_string(), notes: vec![note] };
-        let answer = home.client.progress(request).await?;
-        if answer.notes.iter().all(|note| note.accepted) {
-            return Ok(());
+        loop {
+            let worker = home.registered_key().await?;
+            let request = wire::ProgressRequest { worker: worker.to_string(), notes: vec![note.clone()] };
+            let answer = home.client.progress(request).await?;
+            if answer.notes.iter().all(|note| note.accepted) {
+                return Ok(());
+            }
+            // A refusal of a key that was replaced meanwhile says nothing about the job.
+            if worker == home.key() {
+                break;
+            }
         }
         self.stop(StopReason::Lost);
         let _ = home.events.send(JobEvent::Lost(*hold));
@@ -216,6 +220,11 @@ impl JobContext {
 
     pub(crate) fn take_note(&self) -> Option<Bytes> {
         self.live().note.take()
+    }
+
+    /// Takes the sign that was given, so that the next one makes an event again.
+    pub(crate) fn take_beat(&self) {
+        self.live().has_beaten = false;
     }
 
     pub(crate) fn hold(&self) -> Hold {

@@ -2,8 +2,10 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
-use model::{Fence, Hold, JobId, Outcome, Retry};
+use lease::ledger::KeyEnd;
+use model::{Fence, Hold, JobId, Outcome, Retry, WorkerKey};
 
 /// Something an observer may want to know. Given by the hook of `WorkerBuilder::on_event`, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +25,20 @@ pub enum WorkerEvent {
     Disconnected {
         /// What ended it.
         why: String,
+    },
+    /// The server knows this worker and believes in it for this long after every heartbeat.
+    Registered {
+        /// The instance key.
+        key: WorkerKey,
+        /// The lease granted.
+        lease: Duration,
+    },
+    /// The old instance key is over; the worker registers anew under this one.
+    NewKey {
+        /// The new key.
+        key: WorkerKey,
+        /// What ended the old one.
+        why: KeyEnd,
     },
     /// A handler starts.
     Started {
@@ -88,6 +104,13 @@ pub enum WorkerEvent {
     },
     /// The attempt ran for longer than its time limit; its handler is told to stop.
     TimedOut {
+        /// The job.
+        job: JobId,
+        /// The fence of our claim.
+        fence: Fence,
+    },
+    /// The handler did not say for too long that it gets on; it is told to stop.
+    Wedged {
         /// The job.
         job: JobId,
         /// The fence of our claim.

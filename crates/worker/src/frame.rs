@@ -1,14 +1,18 @@
 //! The ledger's values on the wire: what this worker says, and what it understands of what the server says.
 //!
-//! `rpc::convert` reads what both sides need; this is the worker's half. A part of a frame that cannot be read is left
+//! `rpc` reads and writes what both sides need; this is the worker's half. A part of a frame that cannot be read is left
 //! out with a warning: the rest of the frame still counts, and leases and fences keep the left-out part safe.
 
+use std::time::Duration;
+
+use lease::ledger::{Grant, Input, ReportAnswer, Start, Transmit};
+use lease::message::Generation;
 use model::{Fence, Hold, Invalid, Outcome, Report, Retry};
 use rpc::convert;
+use rpc::lease_convert;
 use rpc::wire;
 
 use crate::event::outcome_word;
-use crate::ledger::{Answer, Grant, Input, Transmit};
 
 /// A frame with these parts.
 pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
@@ -16,9 +20,9 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
         hello: None,
         credits: transmit.credits,
         draining: transmit.draining,
-        beat: transmit
-            .beat
-            .map(|(number, holds)| wire::Beat { number, holds: holds.into_iter().map(hold).collect() }),
+        heartbeat: transmit.heartbeat.map(|(number, beat)| lease_convert::heartbeat_to_wire(number, &beat)),
+        binds: transmit.binds.iter().map(lease_convert::change_to_wire).collect(),
+        beats: transmit.beats.into_iter().map(lease_convert::hold_to_wire).collect(),
         reports: transmit.reports.into_iter().map(report).collect(),
         progress: transmit
             .notes
@@ -30,30 +34,45 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
                 checkpoint: None,
             })
             .collect(),
-        leave: transmit.leave.map(|all_stopped| wire::Leave { all_stopped }),
+        // The stream says whose it is.
+        leave: transmit.leave.map(|leave| wire::Leave { all_stopped: leave.all_stopped }),
     }
 }
 
-/// What an assignment grants.
-pub(crate) fn grant(assignment: &wire::Assignment) -> Option<Grant> {
+/// What an assignment grants; `kind_timeout` is how often handlers of its kind must say that they get on.
+pub(crate) fn grant(assignment: &wire::Assignment, kind_timeout: Option<Duration>) -> Option<Grant> {
     readable("assignment", || {
+        let span = |ms: Option<i64>, what| ms.map(|ms| convert::span(ms, what)).transpose();
+        let job_timeout = span(assignment.heartbeat_timeout_ms, "heartbeat_timeout_ms")?;
         Ok(Grant {
             hold: convert::hold(&assignment.job, assignment.fence)?,
             lease: convert::span(assignment.lease_ms, "lease_ms")?,
-            timeout: assignment.timeout_ms.map(|ms| convert::span(ms, "timeout_ms")).transpose()?,
+            timeout: span(assignment.timeout_ms, "timeout_ms")?,
+            heartbeat_timeout: [job_timeout, kind_timeout].into_iter().flatten().min(),
+            binds_at_once: false,
+            start: Start {
+                generation: Generation(assignment.generation),
+                key: convert::worker(&assignment.worker)?,
+                number: assignment.start,
+            },
         })
     })
 }
 
-/// The answer to a beat.
-pub(crate) fn beat_answer(answer: &wire::BeatAnswer) -> Input {
-    let renewals = answer.renewals.iter().filter_map(|renewal| {
-        readable("renewal", || {
-            let hold = convert::hold(&renewal.job, renewal.fence)?;
-            Ok((hold, convert::span(renewal.lease_ms, "lease_ms")?))
-        })
-    });
-    Input::BeatAnswered { number: answer.number, renewals: renewals.collect() }
+/// The answer to a heartbeat.
+pub(crate) fn heartbeat_answer(answer: &wire::HeartbeatAnswer) -> Option<Input> {
+    readable("heartbeat answer", || {
+        let (number, answer) = lease_convert::answer_from_wire(answer)?;
+        Ok(Input::HeartbeatAnswered { number, answer })
+    })
+}
+
+/// Early binds that stand.
+pub(crate) fn bound(holds: &[wire::Hold]) -> Option<Input> {
+    if holds.is_empty() {
+        return None;
+    }
+    readable("bound", || Ok(Input::Bound(convert::holds(holds)?)))
 }
 
 /// The answer to a report.
@@ -61,10 +80,10 @@ pub(crate) fn report_answer(answer: &wire::ReportAnswer) -> Option<Input> {
     readable("report answer", || {
         let hold = convert::hold(&answer.job, answer.fence)?;
         let answer = match answer.answer.as_str() {
-            "done" | "already_done" => Answer::Done,
-            "stale" => Answer::Refused { current: Fence::new(answer.current_fence) },
+            "done" | "already_done" => ReportAnswer::Done,
+            "stale" => ReportAnswer::Refused { current: Fence::new(answer.current_fence) },
             // Whatever a newer server may say, it has dealt with the report: sending it again would not help.
-            _ => Answer::Refused { current: Fence::NONE },
+            _ => ReportAnswer::Refused { current: Fence::NONE },
         };
         Ok(Input::ReportAnswered { hold, answer })
     })
@@ -72,18 +91,7 @@ pub(crate) fn report_answer(answer: &wire::ReportAnswer) -> Option<Input> {
 
 /// An order to stop.
 pub(crate) fn stop(stop: &wire::Stop) -> Option<Input> {
-    readable("stop", || {
-        let hold = convert::hold(&stop.job, stop.fence)?;
-        match stop.reason.as_str() {
-            "cancelled" => Ok(Input::CancelOrdered(hold)),
-            "lost" => Ok(Input::Lost(hold)),
-            other => Err(Invalid::new(format!("reason {other:?} is not known to this worker"))),
-        }
-    })
-}
-
-fn hold(hold: Hold) -> wire::Hold {
-    wire::Hold { job: hold.job.to_string(), fence: hold.fence.get() }
+    readable("stop", || Ok(Input::Stopped(lease_convert::stop_from_wire(stop)?)))
 }
 
 fn report(report: Report) -> wire::Report {

@@ -9,17 +9,19 @@ use std::fmt;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::FutureExt;
+use lease::ledger::Ended;
 use model::{Hold, Limits, Retry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::context::{JobContext, JobEvent};
+use crate::context::JobContext;
+use crate::home::JobEvent;
 use crate::job_error::JobError;
-use crate::ledger::Ended;
 
 /// The name under which the handler for all other kinds is registered.
 pub const ANY_KIND: &str = "*";
@@ -83,6 +85,7 @@ impl Handler {
 pub(crate) struct Handlers {
     by_kind: HashMap<String, Handler>,
     any: Option<Handler>,
+    heartbeat_timeouts: HashMap<String, Duration>,
 }
 
 impl Handlers {
@@ -93,6 +96,27 @@ impl Handlers {
         } else {
             self.by_kind.insert(kind.to_owned(), handler);
         }
+    }
+
+    /// Handlers of this kind must say this often that they get on.
+    pub(crate) fn set_heartbeat_timeout(&mut self, kind: &str, timeout: Duration) {
+        self.heartbeat_timeouts.insert(kind.to_owned(), timeout);
+    }
+
+    /// How often the handler that takes this kind must say that it gets on.
+    pub(crate) fn heartbeat_timeout(&self, kind: &str) -> Option<Duration> {
+        let registered = if self.by_kind.contains_key(kind) { kind } else { ANY_KIND };
+        self.heartbeat_timeouts.get(registered).copied()
+    }
+
+    /// Kinds with a heartbeat timeout, and these.
+    pub(crate) fn heartbeat_timeouts(&self) -> impl Iterator<Item = (&str, Duration)> {
+        self.heartbeat_timeouts.iter().map(|(kind, timeout)| (kind.as_str(), *timeout))
+    }
+
+    /// Whether a handler was registered under exactly this name.
+    pub(crate) fn has(&self, kind: &str) -> bool {
+        if kind == ANY_KIND { self.any.is_some() } else { self.by_kind.contains_key(kind) }
     }
 
     pub(crate) fn find(&self, kind: &str) -> Option<&Handler> {
@@ -277,6 +301,9 @@ mod tests {
         assert!(handlers.find("welcome").is_some() && handlers.find("other").is_none());
         handlers.insert(ANY_KIND, Handler::raw(|_, payload| async { Ok(payload) }));
         assert!(handlers.find("other").is_some());
+        handlers.set_heartbeat_timeout(ANY_KIND, Duration::from_secs(9));
+        assert_eq!(handlers.heartbeat_timeout("other"), Some(Duration::from_secs(9)));
+        assert_eq!(handlers.heartbeat_timeout("welcome"), None, "it has a handler of its own");
         assert_eq!(error(unhandled("other")).0, "no handler for kind other on this worker");
     }
 }

@@ -1,6 +1,6 @@
-//! The worker's instance key: new at every start of the process, so that a restarted worker is never taken for its
-//! predecessor. It begins with the worker's name (its host, unless it was given one) and the process id, for people;
-//! only the random part makes it unique.
+//! The worker's instance key: new at every start of the process, and whenever the one before is over, so that a worker is
+//! never taken for its predecessor. It begins with the worker's name (its host, unless it was given one) and the
+//! process id, for people; only the random part makes it unique.
 
 use model::WorkerKey;
 

@@ -27,11 +27,11 @@
 //!
 //! | file | duty |
 //! |---|---|
-//! | `client` | unary calls, over one or several servers |
+//! | `client`, `server` | unary calls, over one or several servers |
 //! | `worker` | the builder and the public face of a worker |
 //! | `handler`, `context`, `job_error`, `event` | what handlers and observers see |
-//! | `ledger` | pure: what the worker holds, owes and may still take |
-//! | `session`, `link`, `frame` | the driver of the ledger, its connection, its wire format |
+//! | `home` | what all handlers share: who the worker is just now |
+//! | `session`, `link`, `watch`, `frame` | the driver of the ledger (`lease::ledger`), its connection, its wire format |
 //! | `exec` | runs each job as a process |
 
 mod backoff;
@@ -42,13 +42,15 @@ mod event;
 mod exec;
 mod frame;
 mod handler;
+mod home;
 mod job_error;
 mod key;
-mod ledger;
 mod link;
+mod server;
 mod session;
 #[cfg(test)]
 mod testing;
+mod watch;
 mod worker;
 
 pub use client::{Client, MESSAGE_BYTES_MAX, Watch};
@@ -58,5 +60,5 @@ pub use event::{Summary, WorkerEvent, outcome_word};
 pub use exec::ExecRunner;
 pub use handler::ANY_KIND;
 pub use job_error::JobError;
-pub use ledger::StopReason;
+pub use lease::ledger::{KeyEnd, StopReason};
 pub use worker::{Shutdown, Worker, WorkerBuilder};

@@ -8,33 +8,34 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Clock, Hold, Instant};
-use rpc::wire;
+use lease::ledger::{Grant, Input, KeyEnd, Ledger, Output, StopReason, Terms};
+use lease::message::{Profile, Stop, StopOrder};
+use model::{Clock, Hold, Instant, Nonce};
+use rpc::{lease_convert, wire};
 use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tokio::time::{self, Sleep};
 
-use crate::context::{Home, JobContext, JobEvent};
+use crate::context::JobContext;
 use crate::event::{Observer, Summary, WorkerEvent};
 use crate::frame;
 use crate::handler::{self, Handlers};
-use crate::ledger::{Grant, Input, Ledger, Output, StopReason, Terms};
-use crate::link::{self, LinkEvent};
+use crate::home::{Home, JobEvent};
+use crate::key;
+use crate::link::{self, LinkEvent, LinkTerms, Opening};
 use crate::worker::Shutdown;
 
 /// Ends and notes taken from handlers in one go.
 const JOB_EVENTS_BATCH_MAX: usize = 1024;
-/// The loop turns at least this often, so that it can tell when the process did not run.
+/// The loop turns at least this often: timers do not count the time a machine is suspended, our clock does.
 const TURN_MAX: Duration = Duration::from_millis(250);
-/// A turn that took this long means that the process was stopped, suspended or starved.
-const SLEEP_MIN: Duration = Duration::from_secs(1);
 /// How long aborted tasks may take to disappear when the worker ends at once.
 const ABORT_WAIT: Duration = Duration::from_secs(1);
 
 /// What a session is made of.
 pub(crate) struct SessionParts {
-    pub(crate) hello: wire::Hello,
     pub(crate) terms: Terms,
+    pub(crate) nonce: Nonce,
     pub(crate) grace: Duration,
     pub(crate) handlers: Handlers,
     pub(crate) observer: Observer,
@@ -61,6 +62,8 @@ enum Event {
 
 pub(crate) struct Session {
     ledger: Ledger,
+    profile: Profile,
+    link_terms: LinkTerms,
     running: HashMap<Hold, Running>,
     frames: Option<mpsc::Sender<wire::WorkerFrame>>,
     link: mpsc::Receiver<LinkEvent>,
@@ -69,8 +72,6 @@ pub(crate) struct Session {
     timer: Pin<Box<Sleep>>,
     /// What the timer is set to.
     timer_at: Instant,
-    /// The last time this loop is known to have run.
-    awake_at: Instant,
     grace: Duration,
     is_draining: bool,
     is_gone: bool,
@@ -89,16 +90,21 @@ struct Running {
 impl Session {
     pub(crate) fn start(parts: SessionParts) -> Self {
         let now = parts.clock.monotonic();
+        let link_terms = LinkTerms { home: Arc::clone(&parts.home), clock: Arc::clone(&parts.clock) };
+        let profile = parts.terms.profile.clone();
+        let ledger = Ledger::new(parts.terms, parts.home.key(), parts.nonce);
+        let hello = lease_convert::hello(ledger.key(), ledger.nonce(), &profile);
         Session {
-            ledger: Ledger::new(parts.terms),
+            link: link::spawn(link_terms.clone(), hello, Opening::First),
+            ledger,
+            profile,
+            link_terms,
             running: HashMap::new(),
             frames: None,
-            link: link::spawn(parts.home.client.clone(), parts.hello),
             job_events: parts.job_events,
             batch: Vec::with_capacity(JOB_EVENTS_BATCH_MAX),
             timer: Box::pin(time::sleep(TURN_MAX)),
             timer_at: now + TURN_MAX,
-            awake_at: now,
             grace: parts.grace,
             is_draining: false,
             is_gone: false,
@@ -115,9 +121,8 @@ impl Session {
             let event = self.next_event(&shutdown).await;
             let now = self.clock.monotonic();
             // Deadlines come first: a process that was stopped finds out what it lost before it starts anything.
-            self.notice_sleep(now);
             self.ledger.handle_deadline(now);
-            self.carry_out(None);
+            self.carry_out(now, None);
             match event {
                 Event::Link(event) => self.on_link(now, event),
                 Event::Jobs => self.on_jobs(now),
@@ -148,35 +153,33 @@ impl Session {
 
     fn on_link(&mut self, now: Instant, event: LinkEvent) {
         match event {
-            LinkEvent::Up { server, frames } => {
+            LinkEvent::Up { server, generation, frames } => {
                 self.frames = Some(frames);
-                self.input(now, Input::Connected);
                 self.observer.tell(|| WorkerEvent::Connected { server });
+                self.input(now, Input::Connected { generation });
             }
             LinkEvent::Down { why } => {
-                self.frames = None;
+                self.hang_up(why);
                 self.input(now, Input::Disconnected);
-                self.observer.tell(|| WorkerEvent::Disconnected { why });
             }
             LinkEvent::Failed { why } => self.observer.tell(|| WorkerEvent::Unreachable { why }),
-            LinkEvent::Frame(frame) => self.on_frame(now, frame),
+            LinkEvent::Frame(frame) => self.on_frame(now, *frame),
         }
     }
 
     fn on_frame(&mut self, now: Instant, frame: wire::ServerFrame) {
-        if let Some(answer) = &frame.beat {
-            self.input(now, frame::beat_answer(answer));
-        }
-        for input in frame.stops.iter().filter_map(frame::stop) {
-            self.input(now, input);
-        }
-        for input in frame.reports.iter().filter_map(frame::report_answer) {
+        // What was answered is booked before a heartbeat's answer can end the key that it was said under.
+        let answers = frame.reports.iter().filter_map(frame::report_answer);
+        let stops = frame.stops.iter().filter_map(frame::stop);
+        let heartbeat = frame.heartbeat.as_ref().and_then(frame::heartbeat_answer);
+        for input in answers.chain(stops).chain(frame::bound(&frame.bound)).chain(heartbeat) {
             self.input(now, input);
         }
         for assignment in frame.assignments {
-            if let Some(grant) = frame::grant(&assignment) {
-                self.ledger.handle(now, Input::Assigned(grant));
-                self.carry_out(Some((grant, assignment)));
+            let kind_timeout = self.handlers.heartbeat_timeout(&assignment.kind);
+            if let Some(grant) = frame::grant(&assignment, kind_timeout) {
+                self.ledger.handle(now, Input::Assigned(grant.clone()));
+                self.carry_out(now, Some((grant, assignment)));
             }
         }
         if frame.left {
@@ -192,10 +195,18 @@ impl Session {
                     self.running.remove(&hold);
                     self.input(now, Input::Finished { hold, ended });
                 }
-                JobEvent::Lost(hold) => self.input(now, Input::Lost(hold)),
+                JobEvent::Lost(hold) => {
+                    self.input(now, Input::Stopped(Stop { hold, reason: StopOrder::Lost }));
+                }
                 JobEvent::Noted(hold) => {
                     if let Some(note) = self.running.get(&hold).and_then(|job| job.context.take_note()) {
                         self.input(now, Input::Noted { hold, note });
+                    }
+                }
+                JobEvent::Beaten(hold) => {
+                    if let Some(job) = self.running.get(&hold) {
+                        job.context.take_beat();
+                        self.input(now, Input::Beaten { hold });
                     }
                 }
             }
@@ -204,18 +215,19 @@ impl Session {
     }
 
     fn on_drain(&mut self, now: Instant) {
-        self.is_draining = true;
-        self.observer.tell(|| WorkerEvent::Draining);
-        self.input(now, Input::Drain { grace: self.grace });
+        if !std::mem::replace(&mut self.is_draining, true) {
+            self.observer.tell(|| WorkerEvent::Draining);
+            self.input(now, Input::Drain { grace: self.grace });
+        }
     }
 
     fn input(&mut self, now: Instant, input: Input) {
         self.ledger.handle(now, input);
-        self.carry_out(None);
+        self.carry_out(now, None);
     }
 
     /// Does what the ledger asks for. A start can only follow the assignment that was just handed in.
-    fn carry_out(&mut self, mut arrived: Option<(Grant, wire::Assignment)>) {
+    fn carry_out(&mut self, now: Instant, mut arrived: Option<(Grant, wire::Assignment)>) {
         while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Start { .. } => {
@@ -241,11 +253,47 @@ impl Session {
                     self.summary.refused += 1;
                     self.observer.tell(|| WorkerEvent::Refused { job, fence, current_fence: current });
                 }
+                Output::Registered { lease } => {
+                    self.home.register(lease);
+                    self.observer.tell(|| WorkerEvent::Registered { key: self.home.key(), lease });
+                }
+                Output::NewKey { why } => self.rekey(now, why),
+                Output::MoveTo { address } => self.move_to(now, address),
+                Output::DrainOrdered => self.on_drain(now),
                 Output::Gone { unreported } => {
                     self.summary.unreported = unreported as u64;
                     self.is_gone = true;
                 }
             }
+        }
+    }
+
+    fn rekey(&mut self, now: Instant, why: KeyEnd) {
+        let key = key::fresh(&self.profile.name);
+        self.home.rekey(key.clone());
+        self.ledger.handle(now, Input::Rekeyed { key: key.clone() });
+        self.observer.tell(|| WorkerEvent::NewKey { key, why });
+        self.reopen(now, "the worker's key is over", None);
+    }
+
+    fn move_to(&mut self, now: Instant, address: Option<String>) {
+        if address.is_none() {
+            self.home.client.prefer_another();
+        }
+        self.reopen(now, "another server owns this worker", address);
+    }
+
+    /// Drops the stream and opens another one, at this address first.
+    fn reopen(&mut self, now: Instant, why: &str, address: Option<String>) {
+        self.hang_up(why.to_owned());
+        self.ledger.handle(now, Input::Disconnected);
+        let hello = lease_convert::hello(self.ledger.key(), self.ledger.nonce(), &self.profile);
+        self.link = link::spawn(self.link_terms.clone(), hello, Opening::Again { address });
+    }
+
+    fn hang_up(&mut self, why: String) {
+        if self.frames.take().is_some() {
+            self.observer.tell(|| WorkerEvent::Disconnected { why });
         }
     }
 
@@ -278,6 +326,7 @@ impl Session {
             StopReason::LeaseOver => self.observer.tell(|| WorkerEvent::LeaseOver { job, fence }),
             StopReason::Cancelled => self.observer.tell(|| WorkerEvent::Cancelled { job, fence }),
             StopReason::TimedOut => self.observer.tell(|| WorkerEvent::TimedOut { job, fence }),
+            StopReason::Wedged => self.observer.tell(|| WorkerEvent::Wedged { job, fence }),
             StopReason::Draining => {}
         }
     }
@@ -286,17 +335,11 @@ impl Session {
         let Some(frames) = &self.frames else { return };
         // Only this loop sends, so the place that was free is still free.
         let Ok(place) = frames.try_reserve() else { return };
-        if let Some(transmit) = self.ledger.poll_transmit(now) {
-            place.send(frame::worker_frame(transmit));
+        match self.ledger.poll_transmit(now) {
+            Some(transmit) => place.send(frame::worker_frame(transmit)),
+            None => drop(place),
         }
-    }
-
-    fn notice_sleep(&mut self, now: Instant) {
-        if now.since(self.awake_at) > SLEEP_MIN {
-            tracing::warn!(slept = ?now.since(self.awake_at), "this process did not run for a while");
-            self.input(now, Input::Overslept { since: self.awake_at });
-        }
-        self.awake_at = now;
+        self.carry_out(now, None);
     }
 
     fn set_timer(&mut self, now: Instant) {

@@ -6,22 +6,24 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clock::SystemClock;
-use model::{Clock, Invalid, Kind, Limits, WorkerKey};
-use rpc::wire;
+use lease::clock_rule::RateError;
+use lease::ledger::Terms;
+use lease::message::Profile;
+use model::{Clock, Invalid, Kind, Limits, Nonce, QueueName, WorkerKey};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::client::Client;
-use crate::context::{Home, JobContext};
+use crate::context::JobContext;
 use crate::error::BuildError;
 use crate::event::{Observer, Summary, WorkerEvent};
 use crate::exec::ExecRunner;
 use crate::handler::{ANY_KIND, Handler, Handlers};
+use crate::home::Home;
 use crate::job_error::JobError;
 use crate::key;
-use crate::ledger::Terms;
 use crate::session::{Session, SessionParts};
 
 /// How many handlers run at once, unless told otherwise.
@@ -35,6 +37,9 @@ const KILL_WAIT_DEFAULT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct Worker {
     key: WorkerKey,
+    nonce: Nonce,
+    name: String,
+    queues: Vec<QueueName>,
     settings: WorkerBuilder,
     client: Client,
     shutdown: Shutdown,
@@ -47,6 +52,7 @@ pub struct WorkerBuilder {
     name: Option<String>,
     queues: Vec<String>,
     concurrency: u32,
+    lease: Option<Duration>,
     grace: Duration,
     kill_wait: Duration,
     report_stale: bool,
@@ -71,6 +77,7 @@ impl Worker {
             name: None,
             queues: Vec::new(),
             concurrency: CONCURRENCY_DEFAULT,
+            lease: None,
             grace: GRACE_DEFAULT,
             kill_wait: KILL_WAIT_DEFAULT,
             report_stale: false,
@@ -99,32 +106,30 @@ impl Worker {
         self.shutdown.clone()
     }
 
-    /// This worker's instance key: new at every start.
+    /// The instance key it starts with. A worker whose lease lapses goes on under a new one: `WorkerEvent::NewKey`.
     pub fn key(&self) -> &WorkerKey {
         &self.key
     }
 
     fn into_session(self) -> Session {
-        let Worker { key, settings, client, .. } = self;
+        let Worker { key, nonce, name, queues, settings, client, .. } = self;
         let (events, job_events) = mpsc::unbounded_channel();
-        let hello = wire::Hello {
-            worker: key.to_string(),
-            queues: settings.queues,
-            name: settings.name.unwrap_or_else(key::host_name),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            slots: settings.concurrency,
-        };
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        let lease = settings.lease.unwrap_or(Limits::LEASE_DEFAULT);
         Session::start(SessionParts {
-            hello,
             terms: Terms {
-                slots: settings.concurrency,
+                profile: Profile { name, queues, slots: settings.concurrency, version },
+                // Zero leaves it to the server.
+                lease: settings.lease.unwrap_or_default(),
+                rate_error: RateError::DEFAULT,
                 kill_wait: settings.kill_wait,
                 report_lost: settings.report_stale,
             },
+            nonce,
             grace: settings.grace,
             handlers: settings.handlers,
             observer: settings.observer,
-            home: Arc::new(Home { worker: key, servers: settings.servers, client, events }),
+            home: Arc::new(Home::new(key, lease, settings.servers, client, events)),
             job_events,
             clock: settings.clock.0,
         })
@@ -147,6 +152,21 @@ impl WorkerBuilder {
     /// How many handlers run at once; 16 when not given.
     pub fn concurrency(mut self, handlers: u32) -> Self {
         self.concurrency = handlers;
+        self
+    }
+
+    /// How long the server believes in this worker without a heartbeat; the server's choice (20 s unless its operator says
+    /// otherwise) when not given. Five are sent in that time.
+    /// A lost worker's jobs go on elsewhere after it; a worker that cannot reach its server stops its handlers after it.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Handlers of this kind must call [`JobContext::heartbeat`] or [`JobContext::progress`] at least this often, or as
+    /// often as their job asks for if that is more. One that does not is stopped, and its job fails.
+    pub fn heartbeat_timeout(mut self, kind: impl AsRef<str>, timeout: Duration) -> Self {
+        self.handlers.set_heartbeat_timeout(kind.as_ref(), timeout);
         self
     }
 
@@ -213,7 +233,7 @@ impl WorkerBuilder {
 
     /// Checks the description. Must be called inside a tokio runtime; does not connect yet.
     pub fn build(self) -> Result<Worker, BuildError> {
-        rpc::convert::queues(&self.queues)?;
+        let queues = rpc::convert::queues(&self.queues)?;
         for kind in self.kinds.iter().filter(|kind| *kind != ANY_KIND) {
             Kind::new(kind)?;
         }
@@ -228,6 +248,25 @@ impl WorkerBuilder {
             ))
             .into());
         }
+        if let Some(lease) = self.lease {
+            Limits::check_lease(lease)?;
+            if lease > Limits::WORKER_LEASE_MAX {
+                return Err(Invalid::new(format!(
+                    "lease of {lease:?} is too long for a worker; choose at most {:?}",
+                    Limits::WORKER_LEASE_MAX
+                ))
+                .into());
+            }
+        }
+        for (kind, timeout) in self.handlers.heartbeat_timeouts() {
+            Limits::check_heartbeat_timeout(timeout)?;
+            if !self.handlers.has(kind) {
+                return Err(Invalid::new(format!(
+                    "kind {kind} has a heartbeat timeout but no handler; register one for exactly this kind"
+                ))
+                .into());
+            }
+        }
         if self.kill_wait > self.grace {
             return Err(Invalid::new(format!(
                 "kill wait of {:?} does not fit in the grace of {:?}, which it is a part of",
@@ -236,8 +275,9 @@ impl WorkerBuilder {
             .into());
         }
         let client = Client::connect(&self.servers)?;
-        let key = key::fresh(&self.name.clone().unwrap_or_else(key::host_name));
-        Ok(Worker { key, settings: self, client, shutdown: Shutdown::default() })
+        let name = self.name.clone().unwrap_or_else(key::host_name);
+        let (key, nonce) = (key::fresh(&name), Nonce::new(rand::random()));
+        Ok(Worker { key, nonce, name, queues, settings: self, client, shutdown: Shutdown::default() })
     }
 
     fn insert(mut self, kind: String, handler: Handler) -> Self {

@@ -32,7 +32,10 @@ impl Ring {
 const RINGS: &[(Ring, &[&str])] = &[
     (Ring::Core, &["model", "lease", "muster", "swim", "fabric", "schedule"]),
     (Ring::Port, &["store"]),
-    (Ring::Driver, &["clock", "store-sqlite", "store-postgres", "gossip-udp", "control-raft", "rpc"]),
+    (
+        Ring::Driver,
+        &["clock", "detect", "store-sqlite", "store-postgres", "gossip-udp", "control-raft", "rpc"],
+    ),
     (Ring::Runtime, &["node", "worker"]),
     (Ring::App, &["cli", "dashboard", "sim"]),
 ];

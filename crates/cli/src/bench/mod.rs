@@ -1,9 +1,12 @@
 //! `tenure bench`: measures the whole system on this machine with real processes: a server, a worker, and this one as
-//! the producer. `bench claim` measures the store's claim alone, with a small and a huge backlog.
+//! the producer. `bench claim` measures the store's claim alone, with a small and a huge backlog; `bench heartbeats`
+//! and `bench renewals` measure liveness, with the network and without.
 
 mod claim;
+mod heartbeats;
 mod latency;
 mod noop;
+mod renewals;
 mod throughput;
 
 use std::path::{Path, PathBuf};
@@ -30,7 +33,7 @@ const QUEUE: &str = "bench";
 #[derive(Debug, ClapArgs)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  tenure bench\n  tenure bench --store memory --jobs 200000 --json\n  tenure bench claim --backlog 1000000 --json"
+    after_help = "Examples:\n  tenure bench\n  tenure bench --store memory --jobs 200000 --json\n  tenure bench claim --backlog 1000000 --json\n  tenure bench heartbeats --workers 10000 --bound 100 --json"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -43,6 +46,10 @@ pub(crate) struct Args {
 enum Measure {
     /// Claim time with a small and with a huge backlog.
     Claim(claim::Args),
+    /// Heartbeats per second of many workers on one server.
+    Heartbeats(heartbeats::Args),
+    /// The cost of one renewal in the registry alone: time and memory.
+    Renewals(renewals::Args),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -97,8 +104,11 @@ struct Results {
 
 /// Runs the measurement that was asked for.
 pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
-    if let Some(Measure::Claim(claim)) = args.command {
-        return claim::run(&claim, output).await;
+    match args.command {
+        Some(Measure::Claim(args)) => return claim::run(&args, output).await,
+        Some(Measure::Heartbeats(args)) => return heartbeats::run(&args, output).await,
+        Some(Measure::Renewals(args)) => return renewals::run(&args, output),
+        None => {}
     }
     let home = Home::new(args.system.data.as_deref())?;
     let quiet = output.is_json() || output.is_quiet();

@@ -7,8 +7,10 @@ mod jobs;
 mod migrate;
 mod queues;
 mod serve;
+mod sim;
 mod version;
 mod worker;
+mod workers;
 
 use clap::{Parser, Subcommand};
 
@@ -49,9 +51,11 @@ pub(crate) enum Command {
     Enqueue(enqueue::Args),
     Jobs(jobs::Args),
     Queues(queues::Args),
+    Workers(workers::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
+    Sim(sim::Args),
     Demo(demo::Args),
     Completions(completions::Args),
     Version(version::Args),
@@ -70,9 +74,11 @@ impl Command {
             Command::Enqueue(args) => brief(enqueue::run(args, output)),
             Command::Jobs(args) => brief(jobs::run(args, output)),
             Command::Queues(args) => brief(queues::run(args, output)),
+            Command::Workers(args) => brief(workers::run(args, output)),
             Command::Migrate(args) => migrate::run(&args, output),
             Command::Doctor(args) => brief(doctor::run(args, output)),
             Command::Bench(args) => long_running(bench::run(args, output)),
+            Command::Sim(args) => sim::run(&args, output),
             Command::Demo(args) => long_running(demo::run(args, output)),
             Command::Completions(args) => completions::run(&args, output),
             Command::Version(args) => version::run(&args, output),

@@ -17,7 +17,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure queues list
   tenure queues pause mail
-  tenure queues set mail --lease 30s --max-attempts 3 --retry fixed:1000";
+  tenure queues set mail --heartbeat-timeout 30s --max-attempts 3 --retry fixed:1000";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -37,9 +37,9 @@ Examples:
 
 const SET_EXAMPLES: &str = "\
 Examples:
-  tenure queues set mail --lease 30s --max-attempts 3
+  tenure queues set mail --heartbeat-timeout 30s --max-attempts 3
   tenure queues set mail --retry exponential:1000:3600000
-  tenure queues set mail --lease default --max-attempts default --retry default
+  tenure queues set mail --heartbeat-timeout default --max-attempts default --retry default
 
 `default` puts a setting back to the server's default. Jobs that bring their own settings keep
 them.";
@@ -81,13 +81,13 @@ struct Names {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").args(["lease", "max_attempts", "retry"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("what").args(["heartbeat_timeout", "max_attempts", "retry"]).required(true).multiple(true))]
 struct Set {
     /// The queue
     name: QueueName,
-    /// How long a silent holder is believed
+    /// How often handlers must say that they get on, beyond their worker being alive
     #[arg(long, value_name = "DURATION|default", allow_hyphen_values = true)]
-    lease: Option<Setting<Lease>>,
+    heartbeat_timeout: Option<Setting<HeartbeatTimeout>>,
     /// Counted starts before a failing job is dead
     #[arg(long, value_name = "N|default", allow_hyphen_values = true)]
     max_attempts: Option<Setting<Attempts>>,
@@ -114,13 +114,13 @@ impl<T: FromStr<Err = Invalid>> FromStr for Setting<T> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Lease(Duration);
+struct HeartbeatTimeout(Duration);
 
-impl FromStr for Lease {
+impl FromStr for HeartbeatTimeout {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        duration::parse(text).and_then(Limits::check_lease).map(Lease)
+        duration::parse(text).and_then(Limits::check_heartbeat_timeout).map(HeartbeatTimeout)
     }
 }
 
@@ -189,9 +189,9 @@ impl Set {
         wire::SetQueueRequest {
             name: self.name.to_string(),
             paused: None,
-            lease_ms: self.lease.map(|lease| match lease {
+            heartbeat_timeout_ms: self.heartbeat_timeout.map(|timeout| match timeout {
                 Setting::Default => 0,
-                Setting::Value(Lease(span)) => convert::millis(span),
+                Setting::Value(HeartbeatTimeout(span)) => convert::millis(span),
             }),
             max_attempts: self.max_attempts.map(|attempts| match attempts {
                 Setting::Default => 0,
@@ -214,10 +214,13 @@ fn print_one(output: &Output, queue: &wire::Queue) -> io::Result<()> {
     if output.is_json() {
         return output.json(queue);
     }
-    let lease = queue.lease_ms.map_or("default".to_owned(), |millis| duration::show(span(millis)));
+    let timeout = queue.heartbeat_timeout_ms.map_or("none".to_owned(), |millis| duration::show(span(millis)));
     let attempts = queue.max_attempts.map_or("default".to_owned(), |number| number.to_string());
     let retry = if queue.retry.is_empty() { "default" } else { &queue.retry };
-    output.line(format_args!("{}: lease {lease}, max attempts {attempts}, retry {retry}", queue.name))
+    output.line(format_args!(
+        "{}: heartbeat timeout {timeout}, max attempts {attempts}, retry {retry}",
+        queue.name
+    ))
 }
 
 /// The table of queues, also used by `jobs stats`.
@@ -272,11 +275,11 @@ mod tests {
 
     #[test]
     fn settings_are_values_or_the_default() {
-        assert_eq!("default".parse::<Setting<Lease>>(), Ok(Setting::Default));
-        assert_eq!("30s".parse(), Ok(Setting::Value(Lease(Duration::from_secs(30)))));
+        assert_eq!("default".parse::<Setting<HeartbeatTimeout>>(), Ok(Setting::Default));
+        assert_eq!("30s".parse(), Ok(Setting::Value(HeartbeatTimeout(Duration::from_secs(30)))));
         assert_eq!("3".parse(), Ok(Setting::Value(Attempts(3))));
         for bad in ["0s", "-1s", "30", "400d"] {
-            assert!(bad.parse::<Setting<Lease>>().is_err(), "{bad}");
+            assert!(bad.parse::<Setting<HeartbeatTimeout>>().is_err(), "{bad}");
         }
         for bad in ["0", "-1", "x", "1001"] {
             assert!(bad.parse::<Setting<Attempts>>().is_err(), "{bad}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clock::SystemClock;
 use model::Clock;
-use node::{Metrics, Node};
+use node::{Faults, Metrics, Node};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -72,7 +72,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     info!(url, data = %settings.data.display(), store = settings.node.store, "listening");
     announce(output, &settings, &url);
 
-    let node = Node { config: settings.node, store: Arc::clone(&store), clock, metrics };
+    let faults = Faults::parse(&settings.faults)?;
+    let node = Node { config: settings.node, store: Arc::clone(&store), clock, metrics, faults };
     node::run(node, listener, shutdown).await.context("the server stopped")?;
     drop(store);
     info!("stopped");

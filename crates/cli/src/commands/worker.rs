@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// How the worker is called by people [default: the host name]
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
+    /// How long the server believes this worker without hearing from it [default: the server's choice, 20s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
+    lease: Option<Duration>,
     /// Time from the order to stop to the end, kill wait included
     #[arg(long, value_name = "DURATION", default_value = "25s", value_parser = duration::parse, allow_hyphen_values = true)]
     grace: Duration,
@@ -78,6 +81,9 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     }
     if let Some(name) = args.name {
         builder = builder.name(name);
+    }
+    if let Some(lease) = args.lease {
+        builder = builder.lease(lease);
     }
     let worker = builder.build()?;
     let queues: Vec<&str> = args.queue.iter().map(QueueName::as_str).collect();

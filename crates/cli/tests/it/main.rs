@@ -9,3 +9,4 @@ mod support;
 mod talk;
 mod trouble;
 mod worker_faults;
+mod worker_leases;

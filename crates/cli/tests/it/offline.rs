@@ -90,6 +90,9 @@ fn usage_errors_exit_2_and_say_what_is_wrong() {
         (&["serve", "--store", "oracle"], "possible values: sqlite, memory"),
         (&["serve", "--listen", "here"], "\"here\" is not an address to listen on, such as 127.0.0.1:7117"),
         (&["serve", "--lease", "1ms"], "lease of 1ms is out of range"),
+        (&["serve", "--lease", "2h"], "too long for workers"),
+        (&["serve", "--verify-after", "1ms"], "out of range"),
+        (&["serve", "--registrations-per-second", "0"], "choose 1 or more"),
         (&["serve", "--max-payload", "999999999"], "does not fit in the largest batch"),
         (&["worker", "--queue", "a"], "<CMD>"),
         (&["worker", "--", "cat"], "--queue"),
@@ -113,8 +116,8 @@ fn usage_errors_exit_2_and_say_what_is_wrong() {
         (&["jobs", "list", "--state", "sleeping"], "possible values: scheduled, available"),
         (&["jobs", "retry"], "--queue"),
         (&["jobs", "retry", "--state", "completed"], "possible values: dead, cancelled"),
-        (&["queues", "set", "mail"], "--lease"),
-        (&["queues", "set", "mail", "--lease", "0s"], "lease of 0ns is out of range"),
+        (&["queues", "set", "mail"], "--heartbeat-timeout"),
+        (&["queues", "set", "mail", "--heartbeat-timeout", "0s"], "heartbeat timeout of 0ns is out of range"),
         (&["completions", "tcsh"], "possible values"),
     ] {
         let (stdout, stderr) = check(args, 2);
@@ -137,7 +140,7 @@ fn an_unreachable_server_exits_3_with_the_way_out() {
         &["jobs", "stats", "--json"],
         &["queues", "list"],
         &["queues", "pause", "q"],
-        &["queues", "set", "q", "--lease", "default"],
+        &["queues", "set", "q", "--heartbeat-timeout", "default"],
     ] {
         let args = [args, &["--server", NOWHERE]].concat();
         let (stdout, stderr) = check(&args, 3);

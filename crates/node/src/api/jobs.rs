@@ -1,6 +1,7 @@
 //! Producers and people: enqueue, look, cancel, retry, watch.
 
 use bytes::Bytes;
+use lease::registry::Input;
 use model::{Job, JobId, QueueName, State};
 use rpc::{ApiError, convert, wire};
 use store::{Cancelled, EnqueueBatch, Page, Redriven, Selection};
@@ -124,10 +125,11 @@ impl Api {
                     self.metrics.cancelled.inc();
                 }
                 Cancelled::Asked { hold, holder } => {
-                    // A holder without a stream learns it at its next renewal.
+                    // A holder without a stream learns it at its next renewal or heartbeat.
                     if let Some(session) = self.sessions.of_worker(holder) {
                         session.stop(convert::stop(*hold, "cancelled"));
                     }
+                    self.tell_roll(Input::Cancel { key: holder.clone(), hold: *hold }).await;
                 }
                 Cancelled::AlreadyEnded(_) | Cancelled::Unknown => {}
             }

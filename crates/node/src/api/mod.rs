@@ -3,8 +3,9 @@
 mod jobs;
 mod queues;
 mod work;
+mod workers;
 
-pub(crate) use work::{CLAIM_BYTES_MAX, check_credits, renewal_answers};
+pub(crate) use work::{CLAIM_BYTES_MAX, renewal_answers};
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +16,13 @@ use store::JobStore;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::Node;
 use crate::config::NodeConfig;
-use crate::event::Event;
+use crate::event::{Event, RollEvent};
+use crate::faults::Faults;
 use crate::ids::IdSource;
 use crate::metrics::Metrics;
+use crate::pingers::Pingers;
 use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
 use crate::watch::Watchers;
@@ -35,6 +39,8 @@ pub(crate) struct Api {
     pub(crate) sessions: Sessions,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) renewals: RenewalHealth,
+    pub(crate) pingers: Pingers,
+    pub(crate) faults: Faults,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -44,18 +50,15 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(
-        store: Arc<dyn JobStore>,
-        clock: Arc<dyn Clock>,
-        config: NodeConfig,
-        metrics: Metrics,
-        events: mpsc::Sender<Event>,
-    ) -> Self {
+    pub(crate) fn new(node: Node, events: mpsc::Sender<Event>) -> Self {
+        let Node { config, store, clock, metrics, faults } = node;
         Api {
             ids: IdSource::new(Arc::clone(&clock)),
-            sessions: Sessions::new(metrics.workers.clone()),
+            sessions: Sessions::new(metrics.sessions.clone()),
             watchers: Watchers::new(),
             renewals: RenewalHealth::default(),
+            pingers: Pingers::new(config.pings, Arc::clone(&clock)),
+            faults,
             generation: clock.wall().as_millis().unsigned_abs(),
             closing: CancellationToken::new(),
             store,
@@ -70,6 +73,11 @@ impl Api {
     pub(crate) async fn tell(&self, event: Event) {
         // An error means that the heart has stopped, and with it the server.
         let _ = self.events.send(event).await;
+    }
+
+    /// Tells the roll of workers something nobody waits for.
+    pub(crate) async fn tell_roll(&self, input: lease::registry::Input) {
+        self.tell(Event::Roll(RollEvent::Told(Box::new(input)))).await;
     }
 
     /// Wakes dispatch for queues that may have work now.

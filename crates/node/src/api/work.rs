@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use model::{ErrorKind, Hold, Limits, Outcome, QueueName, Report, State, WorkerKey};
+use lease::registry::Input;
+use model::{ErrorKind, Hold, Outcome, QueueName, Report, State, WorkerKey};
 use rpc::{ApiError, convert, wire};
 use store::{Claim, Finished, Progress, Renewed};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
 
 use super::{Answer, Api, Moves};
-use crate::event::{Event, leases};
+use crate::event::{Event, Leave, RollEvent, leases};
 use crate::metrics::Verb;
 
 /// The longest a unary claim may wait for work.
@@ -72,6 +73,11 @@ impl Api {
             Finished::Done { state, queue, due_in, .. } => Some((*state, queue, *due_in)),
             _ => None,
         }));
+        self.tell_roll(Input::Settled {
+            key: worker.clone(),
+            holds: marks.iter().map(|(hold, ..)| *hold).collect(),
+        })
+        .await;
         let done = marks.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Finished::Done { .. }));
         let watched = self.watched_ids(done.map(|((hold, ..), _)| hold.job));
         self.wake_after(moves).await;
@@ -175,12 +181,12 @@ impl Api {
         self.announce(watched).await;
     }
 
-    /// A worker says that it is gone and that all its jobs are stopped: what it still holds moves on at once.
-    pub(crate) async fn leave(&self, worker: &WorkerKey) -> Answer<()> {
-        self.store.retire(worker).await?;
-        let reaped = self.store.reap_holder(worker, false).await?;
-        self.note_reaped(&reaped).await;
-        Ok(())
+    /// A worker goes, or is removed. Answered when what it held is dealt with.
+    pub(crate) async fn leave(&self, leave: Leave) {
+        let (done, is_done) = oneshot::channel();
+        self.tell(Event::Roll(RollEvent::Leave { leave, done })).await;
+        // An error means that the heart has stopped, and with it the server.
+        let _ = is_done.await;
     }
 
     /// Counts jobs that were taken back and wakes dispatch for them. Their next holder can start at once.
@@ -295,15 +301,4 @@ pub(crate) fn renewal_answers(holds: &[Hold], answers: &[Renewed]) -> (Vec<wire:
         }
     }
     (held, stops)
-}
-
-/// Slots a worker may offer at once.
-pub(crate) fn check_credits(credits: u32) -> Answer<u32> {
-    if credits > Limits::SLOTS_MAX {
-        return Err(ApiError::invalid(format!(
-            "{credits} free slots are too many; offer at most {}",
-            Limits::SLOTS_MAX
-        )));
-    }
-    Ok(credits)
 }

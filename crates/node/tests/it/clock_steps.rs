@@ -37,9 +37,11 @@ async fn leases_end_on_time_and_not_before_whatever_the_wall_clock_says() {
     let server = Server::start().await;
     for step in [DAY_MS, -2 * DAY_MS, DAY_MS] {
         // Not longer than the claim below waits: after a stall of the machine rescue pauses for one longest lease.
-        let long = enqueue(&server, wire::NewJob { lease_ms: Some(10_000), ..Default::default() }).await;
+        let long =
+            enqueue(&server, wire::NewJob { heartbeat_timeout_ms: Some(10_000), ..Default::default() }).await;
         let held = claim(&server, "steady", 0).await.expect("the long job");
-        let short = enqueue(&server, wire::NewJob { lease_ms: Some(500), ..Default::default() }).await;
+        let short =
+            enqueue(&server, wire::NewJob { heartbeat_timeout_ms: Some(500), ..Default::default() }).await;
         claim(&server, "silent", 0).await.expect("the short job");
 
         server.clock.step_wall(step);

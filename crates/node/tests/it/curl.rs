@@ -76,7 +76,7 @@ async fn a_waiting_claim_is_woken_by_an_enqueue() {
 #[tokio::test]
 async fn the_same_worker_cannot_finish_with_the_fence_it_lost() {
     let server = Server::start().await;
-    enqueue(&server, json!({"queue": "q", "payload": 1, "lease_ms": 500})).await;
+    enqueue(&server, json!({"queue": "q", "payload": 1, "heartbeat_timeout_ms": 500})).await;
     let lost = claim(&server, "curl-1", 0).await;
     // Nobody renews: the lease ends, the job comes back, and the very same worker gets it again.
     let again = claim(&server, "curl-1", 30_000).await;
@@ -95,7 +95,7 @@ async fn the_same_worker_cannot_finish_with_the_fence_it_lost() {
 #[tokio::test]
 async fn a_claim_whose_answer_is_lost_comes_back_after_its_lease() {
     let server = Server::start().await;
-    let id = enqueue(&server, json!({"queue": "q", "payload": 1, "lease_ms": 500})).await;
+    let id = enqueue(&server, json!({"queue": "q", "payload": 1, "heartbeat_timeout_ms": 500})).await;
     // The first claimer never hears the answer and so never works, renews or reports.
     let unheard = claim(&server, "curl-1", 0).await;
     let rescued = claim(&server, "curl-2", 30_000).await;

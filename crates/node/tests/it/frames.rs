@@ -72,10 +72,9 @@ async fn a_job_that_is_beaten_for_and_reported_at_once_is_not_called_lost() {
     let mut stream = Stream::open(&server, 1).await;
     let job = stream.assignment().await;
     let hold = wire::Hold { job: job.job.clone(), fence: job.fence };
-    let beat = Some(wire::Beat { number: 7, holds: vec![hold] });
-    let frame = WorkerFrame { beat, reports: vec![completed(&job, 0)], ..Default::default() };
+    let frame = WorkerFrame { beats: vec![hold], reports: vec![completed(&job, 0)], ..Default::default() };
     stream.frames.send(frame).await.expect("the stream is open");
-    let answer = stream.hear(|frame| frame.beat.is_some().then_some(frame)).await;
+    let answer = stream.hear(|frame| (!frame.reports.is_empty()).then_some(frame)).await;
     assert_eq!((answer.reports[0].answer.as_str(), answer.stops.len()), ("done", 0), "{answer:?}");
     assert_eq!(server.metric("tenure_stale_writes_refused_total", "renew").await, 0.0);
     server.stop().await;
@@ -113,11 +112,11 @@ async fn nobody_gets_more_than_it_asked_for() {
     while held.len() < 3 {
         held.extend(stream.hear(|frame| (!frame.assignments.is_empty()).then_some(frame.assignments)).await);
     }
-    // Everything the server would send on its own is ahead of the answer to this beat.
-    let beat = Some(wire::Beat { number: 1, holds: Vec::new() });
-    stream.frames.send(WorkerFrame { beat, ..Default::default() }).await.expect("the stream is open");
+    // Everything the server would send on its own is ahead of the answer to this heartbeat.
+    let heartbeat = Some(wire::Heartbeat { number: 1, ..Default::default() });
+    stream.frames.send(WorkerFrame { heartbeat, ..Default::default() }).await.expect("the stream is open");
     let frame = stream.hear(Some).await;
-    assert!(frame.beat.is_some() && frame.assignments.is_empty(), "{frame:?}");
+    assert!(frame.heartbeat.is_some() && frame.assignments.is_empty(), "{frame:?}");
     assert_eq!(held.len(), 3);
     server.stop().await;
 }

@@ -6,7 +6,8 @@ use worker::{JobContext, JobError, Worker};
 use crate::support::Server;
 
 async fn enqueue(server: &Server, count: usize) -> Vec<String> {
-    let job = wire::NewJob { queue: "q".to_owned(), lease_ms: Some(3_600_000), ..Default::default() };
+    let job =
+        wire::NewJob { queue: "q".to_owned(), heartbeat_timeout_ms: Some(3_600_000), ..Default::default() };
     let request = wire::EnqueueRequest { jobs: vec![job; count], ..Default::default() };
     let response = server.client.enqueue(request).await.expect("the enqueue is accepted");
     response.jobs.into_iter().map(|job| job.id).collect()

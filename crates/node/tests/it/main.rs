@@ -9,5 +9,7 @@ mod frames;
 mod going_away;
 mod large;
 mod leaving;
+mod pings;
 mod support;
 mod watching;
+mod workers;

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use clock::SystemClock;
 use model::{Clock, Instant, WallTime};
-use node::{Metrics, Node, NodeConfig};
+use node::{Node, NodeConfig};
 use serde_json::Value;
-use store_sqlite::{SqliteOptions, SqliteStore};
+use store_sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -44,27 +44,43 @@ pub(crate) struct Server {
     address: SocketAddr,
     shutdown: CancellationToken,
     running: JoinHandle<std::io::Result<()>>,
-    _data: tempfile::TempDir,
+    data: Arc<tempfile::TempDir>,
 }
 
 impl Server {
     pub(crate) async fn start() -> Server {
-        let data = tempfile::tempdir().expect("a temporary directory");
+        Server::start_with(NodeConfig::default()).await
+    }
+
+    pub(crate) async fn start_with(config: NodeConfig) -> Server {
+        Server::open(config, Arc::new(tempfile::tempdir().expect("a temporary directory"))).await
+    }
+
+    /// Stops this server and starts another one on its data.
+    pub(crate) async fn restart_with(self, config: NodeConfig) -> Server {
+        let data = Arc::clone(&self.data);
+        self.stop().await;
+        Server::open(config, data).await
+    }
+
+    async fn open(config: NodeConfig, data: Arc<tempfile::TempDir>) -> Server {
         let clock = Arc::new(SteppedClock::default());
-        let store =
-            SqliteStore::open(SqliteOptions::new(data.path()), clock.clone()).expect("a fresh store opens");
+        let store = loop {
+            match SqliteStore::open(SqliteOptions::new(data.path()), clock.clone()) {
+                Ok(store) => break store,
+                // The last tasks of the server before are still putting it down.
+                Err(OpenError::InUse { .. }) => tokio::task::yield_now().await,
+                Err(error) => panic!("the store does not open: {error}"),
+            }
+        };
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
-        let node = Node {
-            config: NodeConfig::default().check().expect("the defaults are valid"),
-            store: Arc::new(store),
-            clock: clock.clone(),
-            metrics: Metrics::new(),
-        };
+        let config = config.check().expect("the settings are valid");
+        let node = Node { config, ..Node::new(Arc::new(store), clock.clone()) };
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(node::run(node, listener, shutdown.clone()));
         let client = Client::connect(&format!("http://{address}")).expect("a valid address");
-        Server { client, clock, address, shutdown, running, _data: data }
+        Server { client, clock, address, shutdown, running, data }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    Clock, Hold, Job, JobId, Kind, NewJob, Outcome, QueueName, QueuePatch, QueueSettings, Report, RequestId,
-    Retry, State, UniqueKey, WallTime, WorkerKey,
+    Clock, Hold, HolderEnd, Job, JobId, Kind, NewJob, Nonce, Outcome, QueueName, QueuePatch, QueueSettings,
+    RegistryId, Report, RequestId, Retry, State, UniqueKey, WallTime, WorkerKey,
 };
 
 use super::clock::TestClock;
 use super::harness::Harness;
 use crate::error::StoreError;
 use crate::port::{
-    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Enqueued, Expired, Finished,
-    JobFilter, JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention,
-    Selection,
+    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
+    Expired, Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped,
+    Redriven, Renewed, Retention, Selection,
 };
 
 /// The lease that cases claim and renew with, unless they are about leases.
@@ -192,9 +192,15 @@ impl Bench {
     /// A reaper's view of a running job, expired or not.
     pub(super) async fn seen(&self, id: JobId) -> Expired {
         let job = self.job(id).await;
+        let holder = job.holder.expect("the job must be running");
+        let known = done(self.store().worker(&holder).await);
+        let stats = self.stats().await;
+        let queue = stats.iter().find(|stats| stats.queue == job.queue).expect("a job has a queue");
         Expired {
             hold: Hold { job: id, fence: job.fence },
-            holder: job.holder.expect("the job must be running"),
+            holder,
+            registry: known.and_then(|known| known.worker.registry),
+            beats_itself: job.heartbeat_timeout.or(queue.settings.heartbeat_timeout).is_some(),
             lease_until: job.lease_until.expect("the job must be running"),
         }
     }
@@ -223,8 +229,8 @@ impl Bench {
         self.promote(MANY).await;
     }
 
-    pub(super) async fn retire(&self, holder: &str) {
-        done(self.store().retire(&worker(holder)).await);
+    pub(super) async fn push(&self, seen: Vec<Expired>, by: Duration) -> u64 {
+        done(self.store().push(seen, by).await)
     }
 
     pub(super) async fn reap_holder(&self, holder: &str, counted: bool) -> Vec<Reaped> {
@@ -236,6 +242,49 @@ impl Bench {
 
     pub(super) async fn extend_leases(&self, by: Duration) -> u64 {
         done(self.store().extend_leases(by).await)
+    }
+}
+
+/// Who the holders are.
+impl Bench {
+    pub(super) async fn enlist_all(&self, workers: Vec<Enlist>) -> Vec<EnlistAnswer> {
+        done(self.store().enlist(workers).await)
+    }
+
+    pub(super) async fn enlist(&self, worker: Enlist) -> EnlistAnswer {
+        let answers = self.enlist_all(vec![worker]).await;
+        assert_eq!(answers.len(), 1, "one enlisting must have one answer");
+        answers.into_iter().next().unwrap()
+    }
+
+    pub(super) async fn roster(&self, registry: impl Into<Option<u32>>) -> Vec<Enlist> {
+        done(self.store().roster(registry.into().map(RegistryId)).await)
+    }
+
+    pub(super) async fn worker(&self, key: &str) -> Option<KnownWorker> {
+        done(self.store().worker(&worker(key)).await)
+    }
+
+    /// How and when a holder ended.
+    pub(super) async fn end_of(&self, key: &str) -> Option<(HolderEnd, WallTime)> {
+        self.worker(key).await.and_then(|known| known.ended)
+    }
+
+    /// Retires a holder whose end does not matter.
+    pub(super) async fn retire(&self, holder: &str) {
+        self.retire_as(holder, HolderEnd::Expired).await;
+    }
+
+    pub(super) async fn retire_as(&self, holder: &str, end: HolderEnd) {
+        done(self.store().retire(&worker(holder), end).await);
+    }
+
+    pub(super) async fn readmit(&self, holder: &str) {
+        done(self.store().readmit(&worker(holder)).await);
+    }
+
+    pub(super) async fn succeed(&self, former: &str, successor: &str, holds: &[Hold]) -> Vec<bool> {
+        done(self.store().succeed(&worker(former), &worker(successor), holds.to_vec()).await)
     }
 }
 
@@ -386,6 +435,17 @@ pub(super) fn kind(name: &str) -> Kind {
 
 pub(super) fn worker(name: &str) -> WorkerKey {
     WorkerKey::new(name).unwrap()
+}
+
+/// A worker of registry 1.
+pub(super) fn enlist(key: &str) -> Enlist {
+    Enlist {
+        key: worker(key),
+        nonce: Nonce::new(7),
+        registry: Some(RegistryId(1)),
+        grant: LEASE,
+        name: format!("host of {key}"),
+    }
 }
 
 pub(super) fn text(text: &'static str) -> Bytes {

@@ -46,6 +46,7 @@ pub(super) async fn claim_gives_all_a_worker_needs(bench: &Bench) {
         attempt: 1,
         max_attempts: 4,
         lease: LEASE,
+        heartbeat_timeout: None,
         timeout: Some(secs(600)),
         checkpoint: None,
         traceparent: new.traceparent,
@@ -197,10 +198,14 @@ pub(super) async fn retired_holder_claims_nothing(bench: &Bench) {
 }
 
 pub(super) async fn lease_is_the_jobs_own_else_the_queues_else_the_claims(bench: &Bench) {
-    bench.set_queue("set", QueuePatch { lease: Some(Some(secs(50))), ..QueuePatch::default() }).await;
-    let own = NewJob { lease: Some(secs(70)), ..job_in("set", 3) };
+    bench
+        .set_queue("set", QueuePatch { heartbeat_timeout: Some(Some(secs(50))), ..QueuePatch::default() })
+        .await;
+    let own = NewJob { heartbeat_timeout: Some(secs(70)), ..job_in("set", 3) };
     bench.enqueue(vec![new_job(1), job_in("set", 2), own]).await;
     let claimed = bench.claim_from("w", &[QUEUE, "set"], MANY).await;
+    let timeouts: Vec<Option<Duration>> = claimed.iter().map(|claimed| claimed.heartbeat_timeout).collect();
+    assert_eq!(timeouts, [None, Some(secs(50)), Some(secs(70))]);
     let leases: Vec<Duration> = claimed.iter().map(|claimed| claimed.lease).collect();
     assert_eq!(leases, [LEASE, secs(50), secs(70)]);
     let earliest = bench.job(id(1)).await.lease_until.unwrap();

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use model::{Job, JobId, Limits, NewJob, Outcome, QueuePatch, Retry, State, UniqueScope, When};
+use model::{HolderEnd, Job, JobId, Limits, NewJob, Outcome, QueuePatch, Retry, State, UniqueScope, When};
 
 use super::bench::{
-    Bench, LEASE, MANY, MILLI, QUEUE, completed, duplicate, failed, failed_with, id, ids, inserted, job_in,
-    keyed, new_job, secs, worker,
+    Bench, LEASE, MANY, MILLI, QUEUE, completed, duplicate, enlist, failed, failed_with, id, ids, inserted,
+    job_in, keyed, new_job, secs, worker,
 };
-use crate::port::{Finished, Progress, Renewed};
+use crate::port::{Enlist, EnlistAnswer, Finished, Progress, Renewed};
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 /// A lease so long that nobody wants to wait for it.
@@ -21,7 +21,7 @@ fn but_for_leases(jobs: Vec<Job>) -> Vec<Job> {
 
 pub(super) async fn reopening_keeps_everything_acknowledged(bench: &mut Bench) {
     let rich = NewJob {
-        lease: Some(secs(40)),
+        heartbeat_timeout: Some(secs(40)),
         timeout: Some(secs(9)),
         unique_scope: UniqueScope::Retained,
         ..keyed("k", 1)
@@ -37,8 +37,11 @@ pub(super) async fn reopening_keeps_everything_acknowledged(bench: &mut Bench) {
     bench.end("w", holds[3], failed()).await;
     bench.cancel(id(5)).await;
     bench.cancel(id(1)).await;
-    let settings =
-        QueuePatch { lease: Some(Some(secs(33))), max_attempts: Some(Some(2)), ..QueuePatch::default() };
+    let settings = QueuePatch {
+        heartbeat_timeout: Some(Some(secs(33))),
+        max_attempts: Some(Some(2)),
+        ..QueuePatch::default()
+    };
     bench.set_queue("b", settings).await;
 
     let before =
@@ -97,7 +100,9 @@ pub(super) async fn fence_of_a_reused_id_grows_over_a_reopening(bench: &mut Benc
 
 /// Claims a job for each of these leases, the first numbered 1, and closes the store until all of them are over.
 async fn running_while_closed(bench: &mut Bench, leases: &[Duration]) {
-    let jobs = (1..).zip(leases).map(|(number, lease)| NewJob { lease: Some(*lease), ..new_job(number) });
+    let jobs = (1..)
+        .zip(leases)
+        .map(|(number, lease)| NewJob { heartbeat_timeout: Some(*lease), ..new_job(number) });
     bench.enqueue(jobs.collect()).await;
     assert_eq!(bench.claim("w", MANY).await.len(), leases.len());
     bench.advance(LONG * 2);
@@ -251,6 +256,66 @@ pub(super) async fn retired_holders_survive_a_reopening(bench: &mut Bench) {
     assert_eq!(bench.claim("gone", MANY).await, []);
     let reaped = bench.reap_holder("gone", true).await;
     assert_eq!((reaped.len(), &reaped[0].holder), (1, &worker("gone")));
+}
+
+pub(super) async fn loss_by_restart_does_not_count_after_a_push(bench: &mut Bench) {
+    bench.running(new_job(1), "w").await;
+    bench.reopen().await;
+    bench.advance(LEASE + secs(1));
+    let seen = bench.expired(MANY).await;
+    assert_eq!(bench.push(seen, secs(1)).await, 1);
+    bench.advance(secs(1));
+    assert_eq!(reap_expired(bench).await, [id(1)]);
+    assert_eq!(bench.job(id(1)).await.lost, 0, "its holder has still not found us");
+}
+
+pub(super) async fn loss_after_a_succession_counts_again(bench: &mut Bench) {
+    bench.enlist_all(["w", "new"].map(enlist).to_vec()).await;
+    let hold = bench.running(new_job(1), "w").await;
+    bench.reopen().await;
+    assert_eq!(bench.succeed("w", "new", &[hold]).await, [true]);
+    bench.advance(LEASE + secs(1));
+    assert_eq!(reap_expired(bench).await, [id(1)]);
+    assert_eq!(bench.job(id(1)).await.lost, 1, "its holder had found us again");
+}
+
+pub(super) async fn reopening_leaves_a_pushed_lease_as_it_is(bench: &mut Bench) {
+    bench.running(new_job(1), "w").await;
+    bench.advance(LONG);
+    let seen = bench.expired(MANY).await;
+    assert_eq!(bench.push(seen, LEASE * 2).await, 1);
+    bench.clock().step_wall(-DAY_MS);
+    bench.reopen().await;
+    assert_eq!(
+        bench.deadlines().await.next_lease_in,
+        Some(LEASE * 2),
+        "as long as before the clock was set back"
+    );
+}
+
+pub(super) async fn workers_survive_a_reopening(bench: &mut Bench) {
+    let granted = Enlist { grant: secs(77), ..enlist("a") };
+    bench.enlist_all(vec![enlist("b"), granted.clone(), enlist("gone"), enlist("a")]).await;
+    bench.retire_as("gone", HolderEnd::Kicked).await;
+    let gone = bench.worker("gone").await;
+    bench.advance(secs(10));
+    bench.reopen().await;
+    assert_eq!(bench.roster(1).await, [granted, enlist("b")]);
+    assert_eq!(bench.worker("gone").await, gone);
+    assert_eq!(bench.enlist(enlist("gone")).await, EnlistAnswer::Terminal(HolderEnd::Kicked));
+    assert_eq!(bench.enlist(enlist("b")).await, EnlistAnswer::Known);
+}
+
+pub(super) async fn succession_survives_a_reopening(bench: &mut Bench) {
+    bench.enlist_all(["w", "new"].map(enlist).to_vec()).await;
+    bench.enqueue([1, 2].map(new_job).to_vec()).await;
+    let holds: Vec<_> = bench.claim("w", 2).await.iter().map(|claimed| claimed.hold).collect();
+    assert_eq!(bench.succeed("w", "new", &holds[..1]).await, [true]);
+    bench.reopen().await;
+    assert_eq!(bench.succeed("w", "new", &holds).await, [true, false], "a repeat changes nothing");
+    assert_eq!(bench.renew("w", &holds[..1]).await, [Renewed::Lost]);
+    assert_eq!(bench.end("new", holds[0], completed()).await, State::Completed);
+    assert_eq!(bench.reap_holder("w", true).await[0].hold, holds[1]);
 }
 
 pub(super) async fn many_reopenings_change_nothing(bench: &mut Bench) {

@@ -25,7 +25,7 @@ pub(super) async fn new_job_keeps_what_the_producer_gave(bench: &Bench) {
         when: When::Now,
         max_attempts: Some(3),
         max_lost: Some(2),
-        lease: Some(secs(45)),
+        heartbeat_timeout: Some(secs(45)),
         timeout: Some(Duration::from_millis(90_001)),
         retry: Some(policy),
         unique_key: Some(UniqueKey::new("user 7 / 'welcome' ✓").unwrap()),
@@ -50,7 +50,7 @@ pub(super) async fn new_job_keeps_what_the_producer_gave(bench: &Bench) {
         holder: None,
         lease_until: None,
         cancel_requested: false,
-        lease: new.lease,
+        heartbeat_timeout: new.heartbeat_timeout,
         timeout: new.timeout,
         retry: Some(policy),
         unique_key: new.unique_key,
@@ -76,7 +76,7 @@ pub(super) async fn extreme_values_survive(bench: &Bench) {
         priority: i16::MIN,
         when: When::After(Limits::DELAY_MAX),
         max_attempts: Some(Limits::ATTEMPTS_MAX),
-        lease: Some(Limits::LEASE_MAX),
+        heartbeat_timeout: Some(Limits::LEASE_MAX),
         timeout: Some(Limits::TIMEOUT_MAX),
         ..new_job(2)
     };
@@ -84,7 +84,7 @@ pub(super) async fn extreme_values_survive(bench: &Bench) {
     let (kept_large, kept_tiny) = (bench.job(id(1)).await, bench.job(id(2)).await);
     assert_eq!((kept_large.payload, kept_large.priority), (large.payload, i16::MAX));
     assert_eq!((kept_tiny.payload, kept_tiny.priority), (Bytes::new(), i16::MIN));
-    assert_eq!((kept_tiny.lease, kept_tiny.timeout), (tiny.lease, tiny.timeout));
+    assert_eq!((kept_tiny.heartbeat_timeout, kept_tiny.timeout), (tiny.heartbeat_timeout, tiny.timeout));
     assert_eq!(kept_tiny.run_at, bench.wall() + Limits::DELAY_MAX);
     assert_eq!((kept_tiny.content_type.as_str(), kept_tiny.max_attempts), ("", Limits::ATTEMPTS_MAX));
 }

@@ -3,8 +3,8 @@
 use super::bench::Bench;
 use super::harness::Case;
 use super::{
-    cancel, claim, durable, enqueue, finish, leases, once, progress, promote, purge, queues, random, reads,
-    reap, redrive, renew, retire, retry,
+    cancel, claim, durable, enqueue, finish, leases, once, progress, promote, purge, push, queues, random,
+    reads, reap, redrive, renew, retire, retry, succeed, workers,
 };
 
 /// What every store promises.
@@ -92,13 +92,31 @@ macro_rules! conformance_tests {
                 renewed_lease_is_not_reaped_by_a_late_reaper, two_reapers_reap_once, finished_job_is_not_reaped,
                 mixed_reap_answers_those_taken_in_input_order, cancelled_job_ends_when_it_is_lost,
                 cancelled_poison_pill_is_not_buried, loss_of_one_holder_leaves_the_others;
+            push: push_moves_leases_out, push_needs_the_fence_that_was_seen, push_needs_the_lease_that_was_seen,
+                push_never_moves_a_lease_back, pushed_lease_is_not_reaped_by_a_late_reaper,
+                push_leaves_jobs_that_ended, push_moves_jobs_that_beat_themselves_too, push_counts_a_job_once,
+                push_grants_no_longer_lease;
             leases: wall_clock_steps_do_not_move_leases, fences_grow_while_the_wall_clock_steps_back,
                 lease_after_a_step_is_as_long_as_before, extension_moves_every_lease,
                 extended_lease_is_not_reaped_by_a_late_reaper, extension_of_nothing_is_nothing;
             retire: retired_holder_loses_everything_whatever_the_leases_say,
                 holder_that_is_not_retired_loses_nothing, retirement_is_final_and_idempotent,
                 retired_holder_may_report_what_was_not_taken_yet, uncounted_loss_is_offered_at_once,
-                counted_loss_by_name_backs_off_and_buries, cancelled_job_ends_when_its_holder_is_gone;
+                counted_loss_by_name_backs_off_and_buries, cancelled_job_ends_when_its_holder_is_gone,
+                first_end_stays, silent_pinger_starts_over, only_silence_is_forgiven,
+                worker_of_a_registry_is_not_readmitted, holder_is_not_readmitted_with_what_it_held;
+            workers: enlisted_worker_is_known, grant_never_gets_smaller, key_of_another_process_is_taken,
+                key_of_another_registry_is_taken, terminal_key_is_not_enlisted_again,
+                mixed_enlistings_are_answered_in_input_order, key_that_only_claimed_is_no_worker,
+                expired_tells_who_judges_the_holder, expired_tells_which_jobs_beat_themselves,
+                roster_is_of_one_registry_by_key, roster_is_without_terminal_workers;
+            succeed: successor_goes_on_with_what_moved, succession_ends_the_former,
+                succession_without_holds_ends_the_former, succession_needs_the_fence,
+                succession_takes_only_from_the_former, terminal_worker_has_no_successor,
+                terminal_worker_succeeds_nobody, succession_needs_both_enlisted, nobody_succeeds_itself,
+                repeated_succession_answers_as_the_first_time, mixed_succession_is_answered_in_input_order,
+                succession_keeps_the_cancel, succession_moves_jobs_of_every_queue,
+                reaper_that_saw_the_former_does_not_take_from_its_successor;
             cancel: waiting_job_is_cancelled_at_once, running_job_is_cancelled_by_asking_its_holder,
                 cancelled_attempt_ends_in_cancelled_whatever_its_outcome, ended_job_cannot_be_cancelled,
                 mixed_cancels_are_answered_in_input_order;
@@ -111,7 +129,10 @@ macro_rules! conformance_tests {
                 redrive_by_filter_pages_past_taken_keys;
             purge: finished_jobs_go_after_their_retention, retention_counts_from_the_end,
                 live_jobs_are_never_purged, redriven_job_is_not_purged, purge_takes_at_most_its_limit,
-                purge_follows_the_wall_clock, purged_id_is_free_again;
+                purge_follows_the_wall_clock, purged_id_is_free_again, terminal_worker_is_remembered_for_a_day,
+                terminal_worker_is_remembered_while_it_holds, readmitted_holder_is_not_forgotten,
+                purge_forgets_workers_up_to_its_limit_oldest_first, purge_leaves_holders_of_running_jobs,
+                holder_that_was_forgotten_is_nobody_else;
             queues: queue_exists_from_its_first_job, settings_can_come_before_the_first_job,
                 patch_changes_only_what_it_names, settings_of_one_queue_are_not_anothers,
                 stats_count_every_state, oldest_is_the_longest_ready_of_any_priority;
@@ -135,9 +156,11 @@ macro_rules! conformance_tests {
                 long_lease_is_granted_in_full_after_reopening, reopening_shortens_no_lease,
                 loss_caused_by_our_own_restart_does_not_count, loss_after_a_renewal_counts_again,
                 loss_by_restart_does_not_count_after_an_extension,
-                loss_of_a_claim_made_after_reopening_counts, request_ids_survive_a_reopening,
-                unique_keys_survive_a_reopening, pause_survives_a_reopening, cancel_survives_a_reopening,
-                retired_holders_survive_a_reopening, many_reopenings_change_nothing;
+                loss_of_a_claim_made_after_reopening_counts, loss_by_restart_does_not_count_after_a_push,
+                loss_after_a_succession_counts_again, reopening_leaves_a_pushed_lease_as_it_is,
+                request_ids_survive_a_reopening, unique_keys_survive_a_reopening, pause_survives_a_reopening, cancel_survives_a_reopening,
+                retired_holders_survive_a_reopening, workers_survive_a_reopening,
+                succession_survives_a_reopening, many_reopenings_change_nothing;
         }
     };
 

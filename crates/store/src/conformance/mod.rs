@@ -29,6 +29,7 @@ mod once;
 mod progress;
 mod promote;
 mod purge;
+mod push;
 mod queues;
 mod random;
 mod reads;
@@ -37,6 +38,8 @@ mod redrive;
 mod renew;
 mod retire;
 mod retry;
+mod succeed;
+mod workers;
 
 pub use clock::TestClock;
 pub use harness::{BoxFuture, Case, Harness, ready};

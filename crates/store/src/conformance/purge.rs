@@ -1,11 +1,13 @@
-//! Finished jobs leave after their retention.
+//! Finished jobs and ended workers leave after their retention.
 
 use std::time::Duration;
 
-use model::{NewJob, Retry, State, When};
+use model::{HolderEnd, NewJob, Retry, State, When};
 
-use super::bench::{Bench, MANY, MILLI, QUEUE, completed, failed_with, id, inserted, new_job, secs};
-use crate::port::Retention;
+use super::bench::{
+    Bench, LEASE, MANY, MILLI, QUEUE, completed, enlist, failed_with, id, inserted, new_job, secs, worker,
+};
+use crate::port::{Enlist, EnlistAnswer, Finished, Renewed, Retention};
 
 const RETENTION: Retention =
     Retention { completed: Duration::from_secs(100), dead: Duration::from_secs(300) };
@@ -96,4 +98,85 @@ pub(super) async fn purged_id_is_free_again(bench: &Bench) {
     assert_eq!(answer.jobs, [1, 2, 3].map(|number| inserted(id(number))));
     let job = bench.job(id(3)).await;
     assert_eq!((job.attempt, job.last_error, job.result), (0, None, None), "nothing is left of the old one");
+}
+
+pub(super) async fn terminal_worker_is_remembered_for_a_day(bench: &Bench) {
+    bench.enlist(enlist("w")).await;
+    bench.enlist(enlist("alive")).await;
+    bench.retire_as("w", HolderEnd::Left).await;
+    bench.advance(Retention::WORKERS - MILLI);
+    assert_eq!(bench.purge_ended().await, 0);
+    assert_eq!(bench.enlist(enlist("w")).await, EnlistAnswer::Terminal(HolderEnd::Left));
+    bench.advance(MILLI);
+    assert_eq!(bench.purge_ended().await, 1);
+    assert_eq!(bench.worker("w").await, None);
+    assert_eq!(bench.roster(1).await, [enlist("alive")], "however long ago it was enlisted");
+    assert_eq!(bench.enlist(enlist("w")).await, EnlistAnswer::Known, "the key is as new");
+    bench.running(new_job(1), "w").await;
+}
+
+pub(super) async fn terminal_worker_is_remembered_while_it_holds(bench: &Bench) {
+    bench.enlist(enlist("w")).await;
+    bench.running(new_job(1), "w").await;
+    bench.retire("w").await;
+    bench.advance(Retention::WORKERS * 2);
+    assert_eq!(bench.purge_ended().await, 0);
+    bench.add(new_job(2)).await;
+    assert_eq!(bench.claim("w", MANY).await, []);
+    assert_eq!(bench.reap_holder("w", true).await.len(), 1);
+    assert_eq!(bench.purge_ended().await, 1);
+    assert_eq!(bench.worker("w").await, None);
+}
+
+pub(super) async fn readmitted_holder_is_not_forgotten(bench: &Bench) {
+    bench.enlist(Enlist { registry: None, ..enlist("w") }).await;
+    bench.retire_as("w", HolderEnd::Silent).await;
+    bench.readmit("w").await;
+    bench.advance(Retention::WORKERS * 2);
+    assert_eq!(bench.purge_ended().await, 0);
+    assert!(bench.worker("w").await.is_some());
+}
+
+pub(super) async fn purge_forgets_workers_up_to_its_limit_oldest_first(bench: &Bench) {
+    for key in ["e", "d", "c", "b", "a"] {
+        bench.retire(key).await;
+        bench.advance(MILLI);
+    }
+    bench.advance(Retention::WORKERS);
+    assert_eq!(bench.purge(RETENTION, 0).await, 0);
+    assert_eq!(bench.purge(RETENTION, 2).await, 2);
+    let mut left = Vec::new();
+    for key in ["a", "b", "c", "d", "e"] {
+        left.extend(bench.worker(key).await.map(|known| known.worker.key));
+    }
+    assert_eq!(left, ["a", "b", "c"].map(worker));
+    assert_eq!(bench.purge(RETENTION, 10).await, 3);
+}
+
+pub(super) async fn purge_leaves_holders_of_running_jobs(bench: &Bench) {
+    let hold = bench.running(new_job(1), "plain").await;
+    assert_eq!(bench.purge_ended().await, 0);
+    assert_eq!(bench.job(id(1)).await.holder, Some(worker("plain")));
+    assert_eq!(bench.renew("plain", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(bench.end("plain", hold, completed()).await, State::Completed);
+    assert_eq!(bench.purge_ended().await, 1, "the job, and nothing that anyone could see");
+    let hold = bench.running(new_job(2), "plain").await;
+    assert_eq!(bench.end("plain", hold, completed()).await, State::Completed);
+}
+
+pub(super) async fn holder_that_was_forgotten_is_nobody_else(bench: &Bench) {
+    bench.retire("terminal").await;
+    let hold = bench.running(new_job(1), "plain").await;
+    bench.end("plain", hold, completed()).await;
+    bench.advance(Retention::WORKERS);
+    bench.purge_ended().await;
+    // A store that gives the numbers of its holders again must not mistake the old for the new.
+    for (number, holder) in [(2, "a"), (3, "b"), (4, "c")] {
+        let hold = bench.running(new_job(number), holder).await;
+        for old in ["terminal", "plain"] {
+            assert_eq!(bench.renew(old, &[hold]).await, [Renewed::Lost], "{old} is not {holder}");
+            let stale = Finished::Stale { current: hold.fence };
+            assert_eq!(bench.finish(old, hold, completed()).await, stale, "{old} is not {holder}");
+        }
+    }
 }

@@ -27,20 +27,20 @@ pub(super) async fn patch_changes_only_what_it_names(bench: &Bench) {
     let policy = RetryPolicy { growth: Growth::Fixed, base: secs(5), delay_max: secs(5) };
     let all = QueuePatch {
         paused: Some(true),
-        lease: Some(Some(Duration::from_millis(1_500))),
+        heartbeat_timeout: Some(Some(Duration::from_millis(1_500))),
         max_attempts: Some(Some(7)),
         retry: Some(Some(policy)),
     };
     let set = QueueSettings {
         paused: true,
-        lease: Some(Duration::from_millis(1_500)),
+        heartbeat_timeout: Some(Duration::from_millis(1_500)),
         max_attempts: Some(7),
         retry: Some(policy),
     };
     assert_eq!(bench.set_queue(QUEUE, all).await, set);
     assert_eq!(bench.set_queue(QUEUE, QueuePatch::default()).await, set, "an empty patch reads");
-    let back = QueuePatch { lease: Some(None), paused: Some(false), ..QueuePatch::default() };
-    let left = QueueSettings { lease: None, paused: false, ..set };
+    let back = QueuePatch { heartbeat_timeout: Some(None), paused: Some(false), ..QueuePatch::default() };
+    let left = QueueSettings { heartbeat_timeout: None, paused: false, ..set };
     assert_eq!(bench.set_queue(QUEUE, back).await, left);
     assert_eq!(bench.stats().await[0].settings, left);
     let rest = QueuePatch { max_attempts: Some(None), retry: Some(None), ..QueuePatch::default() };

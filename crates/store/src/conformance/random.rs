@@ -5,20 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
-    Growth, Hold, JobId, NewJob, Outcome, QueuePatch, Retry, RetryPolicy, State, UniqueKey, UniqueScope, When,
+    Growth, Hold, HolderEnd, JobId, NewJob, Nonce, Outcome, QueuePatch, RegistryId, Retry, RetryPolicy,
+    State, UniqueKey, UniqueScope, When,
 };
 
-use super::bench::{Bench, MANY, id, job_in, kind, queue, secs, text, worker};
+use super::bench::{Bench, MANY, enlist, id, job_in, kind, queue, secs, text, worker};
 use crate::memory::MemoryStore;
-use crate::port::{Claim, Expired, JobFilter, Progress, Retention, Selection};
+use crate::port::{Claim, Enlist, Expired, JobFilter, Progress, Retention, Selection};
 
-const STEPS: u32 = 400;
+const STEPS: u32 = 500;
 const QUEUES: [&str; 3] = ["a", "b", "c"];
 /// Few ids and keys, so that they meet often.
 const IDS: u64 = 48;
 const KEYS: u64 = 4;
 const REQUESTS: u64 = 30;
 const WORKERS: u64 = 4;
+const REGISTRIES: [u32; 2] = [1, 2];
 
 pub(super) async fn random_history_agrees_with_the_memory_store(bench: &Bench) {
     History::new(bench, 1).play().await;
@@ -78,13 +80,17 @@ impl<'a> History<'a> {
             match self.rng.below(100) {
                 0..15 => self.enqueue().await,
                 15..20 => self.promote().await,
-                20..38 => self.claim().await,
-                38..46 => self.renew().await,
-                46..60 => self.finish().await,
-                60..65 => self.progress().await,
-                65..75 => self.reap().await,
-                75..77 => self.retire().await,
-                77..79 => self.extend_leases().await,
+                20..36 => self.claim().await,
+                36..43 => self.renew().await,
+                43..53 => self.finish().await,
+                53..57 => self.progress().await,
+                57..65 => self.reap().await,
+                65..67 => self.push().await,
+                67..71 => self.enlist().await,
+                71..74 => self.succeed().await,
+                74..76 => self.retire().await,
+                76..78 => self.readmit().await,
+                78..79 => self.extend_leases().await,
                 79..83 => self.cancel().await,
                 83..87 => self.redrive().await,
                 87..89 => self.purge().await,
@@ -104,6 +110,14 @@ impl<'a> History<'a> {
         both!(self.deadlines());
         both!(self.expired(MANY));
         both!(self.all());
+        for registry in [None, Some(REGISTRIES[0]), Some(REGISTRIES[1])] {
+            both!(self.roster(registry));
+        }
+        for number in 0..self.retired + WORKERS {
+            let key = format!("worker-{number}");
+            let key = key.as_str();
+            both!(self.worker(key));
+        }
     }
 
     async fn enqueue(&mut self) {
@@ -133,7 +147,7 @@ impl<'a> History<'a> {
             when,
             max_attempts: rng.chance(70).then(|| 1 + rng.below(3) as u32),
             max_lost: rng.chance(70).then(|| 1 + rng.below(3) as u32),
-            lease: rng.chance(20).then(|| secs(5 + rng.below(30))),
+            heartbeat_timeout: rng.chance(20).then(|| secs(5 + rng.below(30))),
             retry: rng.chance(30).then(|| fixed(1 + rng.below(20))),
             unique_key: rng.chance(30).then(|| UniqueKey::new(&format!("key-{}", rng.below(KEYS))).unwrap()),
             unique_scope: scope,
@@ -198,13 +212,71 @@ impl<'a> History<'a> {
     }
 
     async fn reap(&mut self) {
+        let chosen = self.look().await;
+        both!(self.reap(chosen));
+    }
+
+    async fn push(&mut self) {
+        let chosen = self.look().await;
+        let by = secs(self.rng.below(40));
+        both!(self.push(chosen, by));
+    }
+
+    /// Looks for expired leases, and answers some that were seen now or lately.
+    async fn look(&mut self) -> Vec<Expired> {
         let limit = self.rng.upto(4);
         let seen = both!(self.expired(limit));
         self.seen.extend(seen);
         let recent = self.seen.len().saturating_sub(8);
-        let chosen: Vec<Expired> =
-            self.seen[recent..].iter().filter(|_| self.rng.chance(60)).cloned().collect();
-        both!(self.reap(chosen));
+        self.seen[recent..].iter().filter(|_| self.rng.chance(60)).cloned().collect()
+    }
+
+    async fn enlist(&mut self) {
+        let workers: Vec<Enlist> = (0..self.rng.below(4)).map(|_| self.new_worker()).collect();
+        both!(self.enlist_all(workers));
+    }
+
+    fn new_worker(&mut self) -> Enlist {
+        let key = self.worker();
+        let rng = &mut self.rng;
+        Enlist {
+            nonce: Nonce::new(if rng.chance(90) { 7 } else { 8 }),
+            registry: match rng.below(10) {
+                0..6 => Some(RegistryId(REGISTRIES[0])),
+                6..8 => Some(RegistryId(REGISTRIES[1])),
+                _ => None,
+            },
+            grant: secs(rng.below(60)),
+            ..enlist(&key)
+        }
+    }
+
+    async fn succeed(&mut self) {
+        let (former, holds) = self.holds();
+        let successor = self.worker();
+        let (former, successor, holds) = (former.as_str(), successor.as_str(), holds.as_slice());
+        if self.rng.chance(70) {
+            let both = [former, successor].map(enlist).to_vec();
+            both!(self.enlist_all(both));
+        }
+        let moved = both!(self.succeed(former, successor, holds));
+        // A new worker for the one that is gone.
+        self.retired += u64::from(moved.contains(&true));
+        let moved = holds.iter().zip(moved).filter(|(_, moved)| *moved);
+        self.claims.extend(moved.map(|(hold, _)| (successor.to_owned(), *hold)));
+    }
+
+    async fn readmit(&mut self) {
+        let holder = self.worker();
+        let holder = holder.as_str();
+        let (pinger, silent, counted) =
+            (Enlist { registry: None, ..enlist(holder) }, HolderEnd::Silent, self.rng.chance(50));
+        both!(self.enlist(pinger));
+        both!(self.retire_as(holder, silent));
+        if self.rng.chance(70) {
+            both!(self.reap_holder(holder, counted));
+        }
+        both!(self.readmit(holder));
     }
 
     async fn retire(&mut self) {
@@ -212,7 +284,8 @@ impl<'a> History<'a> {
         let (any, oldest, queues) = (any.as_str(), oldest.as_str(), QUEUES.as_slice());
         let counted = self.rng.chance(50);
         both!(self.reap_holder(any, counted));
-        both!(self.retire(oldest));
+        let end = HolderEnd::ALL[self.rng.upto(HolderEnd::ALL.len() as u64 - 1)];
+        both!(self.retire_as(oldest, end));
         self.retired += 1;
         both!(self.claim_from(oldest, queues, MANY));
         both!(self.reap_holder(oldest, counted));
@@ -246,7 +319,7 @@ impl<'a> History<'a> {
         let rng = &mut self.rng;
         let patch = QueuePatch {
             paused: Some(rng.chance(25)),
-            lease: rng.chance(30).then(|| rng.chance(50).then(|| secs(10))),
+            heartbeat_timeout: rng.chance(30).then(|| rng.chance(50).then(|| secs(10))),
             max_attempts: rng.chance(30).then(|| rng.chance(50).then_some(2)),
             retry: rng.chance(30).then(|| rng.chance(50).then(|| fixed(3))),
         };
@@ -256,6 +329,9 @@ impl<'a> History<'a> {
     fn let_time_pass(&mut self) {
         let clock = self.subject.clock();
         clock.advance(Duration::from_micros(self.rng.below(20_000_000)));
+        if self.rng.chance(5) {
+            clock.advance(Retention::WORKERS);
+        }
         if self.rng.chance(15) {
             clock.step_wall(self.rng.below(120_000) as i64 - 60_000);
         }

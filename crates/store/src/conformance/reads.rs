@@ -89,7 +89,7 @@ pub(super) async fn next_run_is_the_earliest_scheduled(bench: &Bench) {
 }
 
 pub(super) async fn next_lease_is_the_first_to_run_out(bench: &Bench) {
-    bench.enqueue(vec![NewJob { lease: Some(secs(90)), ..new_job(1) }, new_job(2)]).await;
+    bench.enqueue(vec![NewJob { heartbeat_timeout: Some(secs(90)), ..new_job(1) }, new_job(2)]).await;
     let claimed = bench.claim("w", MANY).await;
     let deadlines = async || {
         let deadlines = bench.deadlines().await;

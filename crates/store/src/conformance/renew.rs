@@ -68,10 +68,12 @@ pub(super) async fn expired_hold_can_be_renewed_before_the_reaper_comes(bench: &
 }
 
 pub(super) async fn renewal_grants_the_jobs_own_lease_else_the_queues_else_the_given(bench: &Bench) {
-    let own = NewJob { lease: Some(secs(70)), ..job_in("set", 3) };
+    let own = NewJob { heartbeat_timeout: Some(secs(70)), ..job_in("set", 3) };
     bench.enqueue(vec![new_job(1), job_in("set", 2), own]).await;
     let claimed = bench.claim_from("w", &[QUEUE, "set"], MANY).await;
-    bench.set_queue("set", QueuePatch { lease: Some(Some(secs(50))), ..QueuePatch::default() }).await;
+    bench
+        .set_queue("set", QueuePatch { heartbeat_timeout: Some(Some(secs(50))), ..QueuePatch::default() })
+        .await;
     let holds: Vec<Hold> = claimed.iter().map(|claimed| claimed.hold).collect();
     let renewed = bench.renew_for("w", &holds, secs(20)).await;
     let expected = [20, 50, 70].map(|lease| Renewed::Held { lease: secs(lease), cancel: false });

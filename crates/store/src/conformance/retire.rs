@@ -1,9 +1,11 @@
-//! Holders that are known to be gone.
+//! Holders that are known to be gone, and those of them that may come back.
 
-use model::{LOST_REASON, Limits, NewJob, State};
+use model::{HolderEnd, LOST_REASON, Limits, NewJob, RegistryId, State};
 
-use super::bench::{Bench, LEASE, MANY, QUEUE, completed, id, job_in, new_job, queue, secs, worker};
-use crate::port::{Finished, Reaped, Renewed};
+use super::bench::{
+    Bench, LEASE, MANY, MILLI, QUEUE, completed, enlist, id, job_in, new_job, queue, secs, worker,
+};
+use crate::port::{Enlist, EnlistAnswer, Finished, Reaped, Renewed, Retention};
 
 pub(super) async fn retired_holder_loses_everything_whatever_the_leases_say(bench: &Bench) {
     bench.enqueue(vec![new_job(1), job_in("b", 2), new_job(3)]).await;
@@ -42,7 +44,7 @@ pub(super) async fn retirement_is_final_and_idempotent(bench: &Bench) {
     bench.retire("w").await;
     bench.retire("w").await;
     bench.add(new_job(1)).await;
-    bench.advance(secs(365 * 86_400));
+    bench.advance(Retention::WORKERS - MILLI);
     bench.purge_ended().await;
     assert_eq!(bench.claim("w", MANY).await, []);
     assert_eq!(bench.reap_holder("w", true).await, [], "it holds nothing");
@@ -93,4 +95,74 @@ pub(super) async fn cancelled_job_ends_when_its_holder_is_gone(bench: &Bench) {
         bench.retire(holder).await;
         assert_eq!(bench.reap_holder(holder, counted).await[0].state, State::Cancelled);
     }
+}
+
+pub(super) async fn first_end_stays(bench: &Bench) {
+    bench.enlist(enlist("w")).await;
+    let ended_at = bench.wall();
+    for end in [HolderEnd::Left, HolderEnd::Expired, HolderEnd::Left] {
+        bench.retire_as("w", end).await;
+        assert_eq!(bench.end_of("w").await, Some((HolderEnd::Left, ended_at)));
+        bench.advance(secs(5));
+    }
+    assert_eq!(bench.worker("w").await.unwrap().worker, enlist("w"), "who it was is still known");
+    for end in HolderEnd::ALL {
+        bench.retire_as(&format!("plain-{}", end as u8), end).await;
+        assert_eq!(bench.end_of(&format!("plain-{}", end as u8)).await, Some((end, bench.wall())));
+    }
+}
+
+/// A holder that only pings.
+fn pings(key: &str) -> Enlist {
+    Enlist { registry: None, ..enlist(key) }
+}
+
+/// What became of a holder that someone wanted to readmit: it may claim again, or it may not.
+async fn is_admitted(bench: &Bench, key: &str) -> bool {
+    bench.readmit(key).await;
+    bench.end_of(key).await.is_none()
+}
+
+pub(super) async fn silent_pinger_starts_over(bench: &Bench) {
+    bench.enlist(pings("w")).await;
+    let hold = bench.running(new_job(1), "w").await;
+    bench.retire_as("w", HolderEnd::Silent).await;
+    bench.reap_holder("w", true).await;
+    assert!(is_admitted(bench, "w").await);
+    assert!(is_admitted(bench, "w").await, "a repeat changes nothing");
+    assert_eq!(bench.enlist(pings("w")).await, EnlistAnswer::Known);
+    assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Lost], "what it held stays lost");
+    assert_eq!(bench.take("w").await.job, id(1), "and may come to it again");
+    assert_eq!(bench.reap_holder("w", true).await, [], "it is not terminal any more");
+    bench.retire_as("w", HolderEnd::Left).await;
+    assert_eq!(bench.end_of("w").await, Some((HolderEnd::Left, bench.wall())), "its next end is its own");
+}
+
+pub(super) async fn only_silence_is_forgiven(bench: &Bench) {
+    for end in HolderEnd::ALL.into_iter().filter(|end| *end != HolderEnd::Silent) {
+        let key = format!("w{}", end as u8);
+        bench.enlist(pings(&key)).await;
+        bench.retire_as(&key, end).await;
+        assert!(!is_admitted(bench, &key).await, "{end:?}");
+    }
+}
+
+pub(super) async fn worker_of_a_registry_is_not_readmitted(bench: &Bench) {
+    bench.enlist(enlist("w")).await;
+    bench.enlist(Enlist { registry: Some(RegistryId(0)), ..enlist("first") }).await;
+    for key in ["w", "first", "never-enlisted"] {
+        bench.retire_as(key, HolderEnd::Silent).await;
+        assert!(!is_admitted(bench, key).await, "{key}");
+    }
+    bench.readmit("unheard-of").await;
+    assert_eq!(bench.worker("unheard-of").await, None);
+}
+
+pub(super) async fn holder_is_not_readmitted_with_what_it_held(bench: &Bench) {
+    bench.enlist(pings("w")).await;
+    bench.running(new_job(1), "w").await;
+    bench.retire_as("w", HolderEnd::Silent).await;
+    assert!(!is_admitted(bench, "w").await, "its new life would keep alive what only its old one knew");
+    assert_eq!(bench.reap_holder("w", true).await.len(), 1);
+    assert!(is_admitted(bench, "w").await);
 }

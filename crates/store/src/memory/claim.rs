@@ -14,8 +14,8 @@ use crate::port::{Claim, Claimed, Progress, Renewed};
 
 impl Tables {
     pub(super) fn claim(&mut self, now: Now, claim: &Claim) -> Vec<Claimed> {
-        let is_retired = self.retired.contains(&claim.holder);
-        if !self.guard(Mutation::ClaimByTerminalHolder, !is_retired) {
+        let is_terminal = self.workers.is_terminal(&claim.holder);
+        if !self.guard(Mutation::ClaimByTerminalHolder, !is_terminal) {
             return Vec::new();
         }
         // One head for each queue: the next to be claimed of all queues is always among them.
@@ -50,8 +50,8 @@ impl Tables {
             return Renewed::Lost;
         };
         let cancel = row.job.cancel_requested;
-        let lease =
-            if self.has(Mutation::RenewForgetsOwnLease) { lease } else { self.lease_of(&row.job, lease) };
+        let own = self.heartbeat_timeout_of(&row.job).filter(|_| !self.has(Mutation::RenewForgetsOwnLease));
+        let lease = own.unwrap_or(lease);
         self.change(hold.job, |row| {
             row.granted = lease;
             row.job.lease_until = Some(now.lease + lease);
@@ -88,7 +88,8 @@ impl Tables {
     /// Gives an available job to a holder.
     fn take(&mut self, now: Now, id: JobId, claim: &Claim) -> Claimed {
         let job = &self.jobs.get(&id).expect("an indexed job exists").job;
-        let lease = self.lease_of(job, claim.lease);
+        let heartbeat_timeout = self.heartbeat_timeout_of(job);
+        let lease = heartbeat_timeout.unwrap_or(claim.lease);
         let next = job.fence.get() + 1;
         let follows_clock = !self.has(Mutation::FenceNotIncreased);
         let fence = Fence::new(if follows_clock { next.max(now.lease.as_micros()) } else { next });
@@ -113,6 +114,7 @@ impl Tables {
             attempt: job.attempt,
             max_attempts: job.max_attempts,
             lease,
+            heartbeat_timeout,
             timeout: job.timeout,
             checkpoint: job.checkpoint.clone(),
             traceparent: job.traceparent.clone(),

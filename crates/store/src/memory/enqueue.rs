@@ -105,7 +105,7 @@ impl Tables {
                 holder: None,
                 lease_until: None,
                 cancel_requested: false,
-                lease: new.lease,
+                heartbeat_timeout: new.heartbeat_timeout,
                 timeout: new.timeout,
                 retry: new.retry,
                 unique_key: new.unique_key,

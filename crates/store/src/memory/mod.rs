@@ -16,6 +16,7 @@ mod requests;
 mod rescue;
 mod store;
 mod tables;
+mod workers;
 
 pub use mutation::Mutation;
 pub use store::MemoryStore;

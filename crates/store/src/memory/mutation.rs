@@ -40,8 +40,48 @@ pub enum Mutation {
     ReapWithoutFenceCheck,
     /// A late reaper takes a job although its lease is not the one it saw.
     ReapWithoutSeenLeaseCheck,
+    /// A late reaper takes a job from the successor of the holder it saw.
+    ReapWithoutHolderCheck,
+    /// A running job is taken back whatever was seen, whether or not its lease is over.
+    ReapBlindly,
+    /// A lease is pushed out although another claim has it.
+    PushWithoutFenceCheck,
+    /// A lease is pushed out although it is not the one that was seen.
+    PushWithoutSeenLeaseCheck,
+    /// A push makes a lease end earlier.
+    PushMovesEarlier,
     /// A live holder's jobs are taken back by name.
     ReapHolderNotTerminal,
+    /// A second process is taken for the one that has the key.
+    EnlistIgnoresNonce,
+    /// A registry is given the worker of another.
+    EnlistIgnoresRegistry,
+    /// A terminal key is enlisted again.
+    EnlistIgnoresEnd,
+    /// The grant is the last one, not the largest.
+    EnlistShrinksGrant,
+    /// A registry is shown the workers of all.
+    RosterShowsOthers,
+    /// A registry is shown workers that have ended.
+    RosterShowsTerminal,
+    /// The end of a worker is the last one told, not the first.
+    RetireRewritesEnd,
+    /// A holder that left or was kicked starts over.
+    ReadmitWhateverTheEnd,
+    /// A worker that a registry judges starts over.
+    ReadmitOfRegistry,
+    /// A holder starts over with what it held before.
+    ReadmitWhileHolding,
+    /// Holders that were never enlisted take over from each other.
+    SucceedNotEnlisted,
+    /// The jobs of a terminal worker move before they are taken back.
+    SucceedFromTerminal,
+    /// Jobs move to a worker that is terminal.
+    SucceedToTerminal,
+    /// A worker that succeeds itself ends.
+    SucceedItself,
+    /// A worker goes on beside its successor.
+    SucceedKeepsFormer,
     /// Losses caused by a drain count.
     UncountedLossCounts,
     /// A loss counts as an attempt.
@@ -84,11 +124,15 @@ pub enum Mutation {
     RedriveIgnoresAfter,
     /// Dead jobs are removed as early as completed ones.
     PurgeTreatsDeadAsCompleted,
+    /// Terminal workers are not remembered.
+    PurgeForgetsWorkersAtOnce,
+    /// Terminal workers are forgotten with what they hold.
+    PurgeForgetsHolders,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 40] = {
+    pub const ALL: [Mutation; 62] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -109,7 +153,27 @@ impl Mutation {
             ReapWithoutLeaseCheck,
             ReapWithoutFenceCheck,
             ReapWithoutSeenLeaseCheck,
+            ReapWithoutHolderCheck,
+            ReapBlindly,
+            PushWithoutFenceCheck,
+            PushWithoutSeenLeaseCheck,
+            PushMovesEarlier,
             ReapHolderNotTerminal,
+            EnlistIgnoresNonce,
+            EnlistIgnoresRegistry,
+            EnlistIgnoresEnd,
+            EnlistShrinksGrant,
+            RosterShowsOthers,
+            RosterShowsTerminal,
+            RetireRewritesEnd,
+            ReadmitWhateverTheEnd,
+            ReadmitOfRegistry,
+            ReadmitWhileHolding,
+            SucceedNotEnlisted,
+            SucceedFromTerminal,
+            SucceedToTerminal,
+            SucceedItself,
+            SucceedKeepsFormer,
             UncountedLossCounts,
             LossCountsAsAttempt,
             LossNeverBuried,
@@ -131,6 +195,8 @@ impl Mutation {
             RedriveKeepsCancel,
             RedriveIgnoresAfter,
             PurgeTreatsDeadAsCompleted,
+            PurgeForgetsWorkersAtOnce,
+            PurgeForgetsHolders,
         ]
     };
 }

@@ -59,7 +59,8 @@ impl Tables {
             self.index.unlink(&row);
         }
         let forgotten = self.requests.forget(now.wall - Retention::REQUEST_IDS, limit);
-        (gone.len() + forgotten) as u64
+        let gone_workers = self.purge_workers(now.wall - Retention::WORKERS, limit);
+        (gone.len() + forgotten + gone_workers) as u64
     }
 
     pub(super) fn set_queue(&mut self, queue: &QueueName, patch: &QueuePatch) -> QueueSettings {

@@ -1,4 +1,5 @@
-//! How jobs come back from holders that fell silent: `expired`, `reap`, `reap_holder`, `extend_leases`.
+//! What is done about leases that are over: `expired`, `reap`, `reap_holder`, and `push` and `extend_leases` for holders
+//! that live.
 
 use std::time::Duration;
 
@@ -14,17 +15,30 @@ impl Tables {
     pub(super) fn reap(&mut self, now: Now, seen: &Expired) -> Option<Reaped> {
         let job = &self.jobs.get(&seen.hold.job)?.job;
         let lease_until = job.lease_until?;
-        let as_seen = self.guard(Mutation::ReapWithoutFenceCheck, job.fence == seen.hold.fence)
-            && self.guard(Mutation::ReapWithoutSeenLeaseCheck, lease_until == seen.lease_until);
-        if !as_seen || !self.guard(Mutation::ReapWithoutLeaseCheck, is_over(lease_until, now)) {
-            return None;
+        let may_reap = self.guard(Mutation::ReapWithoutFenceCheck, job.fence == seen.hold.fence)
+            && self.guard(Mutation::ReapWithoutHolderCheck, job.holder.as_ref() == Some(&seen.holder))
+            && self.guard(Mutation::ReapWithoutSeenLeaseCheck, lease_until == seen.lease_until)
+            && self.guard(Mutation::ReapWithoutLeaseCheck, is_over(lease_until, now));
+        self.guard(Mutation::ReapBlindly, may_reap).then(|| self.lose(now, seen.hold.job, true))
+    }
+
+    pub(super) fn push(&mut self, now: Now, seen: &Expired, by: Duration) -> bool {
+        let until = now.lease + by;
+        let job = self.jobs.get(&seen.hold.job).map(|row| &row.job);
+        let Some((lease_until, fence)) = job.and_then(|job| Some((job.lease_until?, job.fence))) else {
+            return false;
+        };
+        let as_seen = self.guard(Mutation::PushWithoutFenceCheck, fence == seen.hold.fence)
+            && self.guard(Mutation::PushWithoutSeenLeaseCheck, lease_until == seen.lease_until);
+        let moves = as_seen && self.guard(Mutation::PushMovesEarlier, until > lease_until);
+        if moves {
+            self.change(seen.hold.job, |row| row.job.lease_until = Some(until));
         }
-        Some(self.lose(now, seen.hold.job, true))
+        moves
     }
 
     pub(super) fn reap_holder(&mut self, now: Now, holder: &WorkerKey, counted: bool) -> Vec<Reaped> {
-        let is_retired = self.retired.contains(holder);
-        if !self.guard(Mutation::ReapHolderNotTerminal, is_retired) {
+        if !self.guard(Mutation::ReapHolderNotTerminal, self.workers.is_terminal(holder)) {
             return Vec::new();
         }
         let counted = counted || self.has(Mutation::UncountedLossCounts);
@@ -45,9 +59,12 @@ impl Tables {
         over.take(limit)
             .map(|(lease_until, id)| {
                 let job = &self.jobs[id].job;
+                let holder = job.holder.clone().expect("a running job has a holder");
                 Expired {
                     hold: Hold { job: *id, fence: job.fence },
-                    holder: job.holder.clone().expect("a running job has a holder"),
+                    registry: self.workers.registry_of(&holder),
+                    holder,
+                    beats_itself: self.heartbeat_timeout_of(job).is_some(),
                     lease_until: *lease_until,
                 }
             })

@@ -4,15 +4,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::{Clock, Hold, Job, JobId, QueueName, QueuePatch, QueueSettings, Report, WorkerKey};
+use model::{
+    Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report, WorkerKey,
+};
 
 use super::clock::{Now, StoreClock};
 use super::mutation::Mutation;
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{
-    Cancelled, Claim, Claimed, Deadlines, EnqueueAnswer, EnqueueBatch, Expired, Finished, JobFilter,
-    JobStore, Page, Progress, Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection,
+    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
+    Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped, Redriven,
+    Renewed, Retention, Selection,
 };
 
 /// Jobs in memory. Keeps every promise of [`JobStore`] but durability.
@@ -89,9 +92,43 @@ impl JobStore for MemoryStore {
         Ok(seen.into_iter().filter_map(|seen| tables.reap(now, &seen)).collect())
     }
 
-    async fn retire(&self, holder: &WorkerKey) -> Result<(), StoreError> {
-        self.lock().0.retired.insert(holder.clone());
+    async fn push(&self, seen: Vec<Expired>, by: Duration) -> Result<u64, StoreError> {
+        let (mut tables, now) = self.lock();
+        Ok(seen.iter().map(|seen| u64::from(tables.push(now, seen, by))).sum())
+    }
+
+    async fn enlist(&self, workers: Vec<Enlist>) -> Result<Vec<EnlistAnswer>, StoreError> {
+        let (mut tables, _) = self.lock();
+        Ok(workers.into_iter().map(|worker| tables.enlist(worker)).collect())
+    }
+
+    async fn roster(&self, registry: Option<RegistryId>) -> Result<Vec<Enlist>, StoreError> {
+        Ok(self.lock().0.roster(registry))
+    }
+
+    async fn worker(&self, key: &WorkerKey) -> Result<Option<KnownWorker>, StoreError> {
+        Ok(self.lock().0.workers.get(key))
+    }
+
+    async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError> {
+        let (mut tables, now) = self.lock();
+        tables.retire(now, holder, end);
         Ok(())
+    }
+
+    async fn readmit(&self, holder: &WorkerKey) -> Result<(), StoreError> {
+        self.lock().0.readmit(holder);
+        Ok(())
+    }
+
+    async fn succeed(
+        &self,
+        former: &WorkerKey,
+        successor: &WorkerKey,
+        holds: Vec<Hold>,
+    ) -> Result<Vec<bool>, StoreError> {
+        let (mut tables, now) = self.lock();
+        Ok(tables.succeed(now, former, successor, &holds))
     }
 
     async fn reap_holder(&self, holder: &WorkerKey, counted: bool) -> Result<Vec<Reaped>, StoreError> {

@@ -1,8 +1,8 @@
-//! The state of the memory store: rows, indexes, remembered requests, retired holders. The verbs are in the files
-//! beside this one, each told the time.
+//! The state of the memory store: rows, indexes, remembered requests, known workers. The verbs are in the files beside
+//! this one, each told the time.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::{Ending, Hold, Job, JobId, LeaseTime, RetryPolicy, State, WallTime, WorkerKey};
@@ -11,6 +11,7 @@ use super::clock::{Now, lease_time};
 use super::index::Index;
 use super::mutation::Mutation;
 use super::requests::Requests;
+use super::workers::Workers;
 
 /// Everything the store knows.
 #[derive(Default)]
@@ -18,7 +19,7 @@ pub(super) struct Tables {
     pub(super) jobs: BTreeMap<JobId, Box<Row>>,
     pub(super) index: Index,
     pub(super) requests: Requests,
-    pub(super) retired: BTreeSet<WorkerKey>,
+    pub(super) workers: Workers,
     mutation: Option<Mutation>,
     /// The attempt of each claim, kept only for [`Mutation::AttemptComparedInsteadOfFence`].
     minted: BTreeMap<Hold, u32>,
@@ -101,10 +102,10 @@ impl Tables {
         job.state == State::Running && same_holder && same_fence
     }
 
-    /// The lease a job gets: its own, else its queue's, else `otherwise`.
-    pub(super) fn lease_of(&self, job: &Job, otherwise: Duration) -> Duration {
+    /// How often a job must be heard of: its own heartbeat timeout, else its queue's. It is also its lease.
+    pub(super) fn heartbeat_timeout_of(&self, job: &Job) -> Option<Duration> {
         let queue = self.index.queues.get(&job.queue);
-        job.lease.or(queue.and_then(|queue| queue.settings.lease)).unwrap_or(otherwise)
+        job.heartbeat_timeout.or_else(|| queue?.settings.heartbeat_timeout)
     }
 
     /// How a job comes back: its own policy, else its queue's, else the default.

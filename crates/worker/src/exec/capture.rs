@@ -22,9 +22,11 @@ impl Head {
         Head { pipe, bytes: Vec::new(), bytes_max, is_over: false }
     }
 
-    pub(super) async fn read(&mut self) {
+    /// Reads to the end; says whenever something was written.
+    pub(super) async fn read(&mut self, wrote: impl Fn()) {
         let Head { pipe: Some(pipe), bytes, bytes_max, is_over } = self else { return };
         each_chunk(pipe, |chunk| {
+            wrote();
             *is_over |= bytes.len() + chunk.len() > *bytes_max;
             if !*is_over {
                 bytes.extend_from_slice(chunk);
@@ -51,9 +53,11 @@ impl Tail {
         Tail { pipe, bytes: Vec::new(), bytes_max }
     }
 
-    pub(super) async fn read(&mut self) {
+    /// Reads to the end; says whenever something was written.
+    pub(super) async fn read(&mut self, wrote: impl Fn()) {
         let Tail { pipe: Some(pipe), bytes, bytes_max } = self else { return };
         each_chunk(pipe, |chunk| {
+            wrote();
             bytes.extend_from_slice(chunk);
             // Cut only now and then, so that each byte is moved a bounded number of times.
             if bytes.len() > *bytes_max * 2 + CHUNK_BYTES {

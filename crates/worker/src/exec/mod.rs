@@ -10,7 +10,9 @@
 //! stop, the group gets SIGTERM and, after the kill wait, SIGKILL; what such a process returns is never taken for
 //! success, since many programs exit with 0 when they are terminated. Whatever the leader leaves behind in its group is
 //! killed, also after a normal exit, and nothing is reported before the group is empty. A process that moves itself
-//! into another group or session escapes this; the guardian will catch those (`design/4-workers.md`).
+//! into another group or session escapes this.
+//!
+//! Where a job has a heartbeat timeout, whatever its process writes counts as a sign that it gets on.
 
 mod capture;
 mod group;
@@ -23,6 +25,7 @@ use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 use bytes::Bytes;
+use lease::ledger::StopReason;
 use model::Invalid;
 use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStdin, Command};
@@ -32,7 +35,6 @@ use self::capture::{Head, Tail};
 use self::group::Group;
 use crate::context::JobContext;
 use crate::job_error::JobError;
-use crate::ledger::StopReason;
 
 /// "The input data was incorrect in some way": no retry (`sysexits.h`).
 const EX_DATAERR: i32 = 65;
@@ -112,7 +114,9 @@ impl ExecRunner {
         let (status, is_stopped) = {
             let ending = self.end(&mut child, &mut group, &context);
             let feeding = feed(stdin, payload);
-            let mut io = std::pin::pin!(async { tokio::join!(feeding, stdout.read(), stderr.read()) });
+            let reading = || context.heartbeat();
+            let mut io =
+                std::pin::pin!(async { tokio::join!(feeding, stdout.read(reading), stderr.read(reading)) });
             let mut ending = std::pin::pin!(ending);
             let mut io_done = false;
             let ended = loop {
@@ -227,6 +231,7 @@ fn stop_text(reason: StopReason) -> &'static str {
         StopReason::Lost => "stopped because the job was lost",
         StopReason::LeaseOver => "stopped because the server was not heard for a whole lease",
         StopReason::TimedOut => "stopped because it took too long",
+        StopReason::Wedged => "stopped because it gave no sign of progress",
         StopReason::Draining => "stopped because the worker is shutting down",
     }
 }

@@ -8,7 +8,8 @@ use model::Retry;
 use rustix::fs::{CWD, Mode, mkfifoat};
 
 use super::*;
-use crate::testing::context;
+use crate::home::JobEvent;
+use crate::testing::{context, context_with_events};
 
 /// Longer than any test may take: a test that needs it has failed.
 const FOREVER: Duration = Duration::from_secs(30);
@@ -195,4 +196,14 @@ async fn a_command_that_vanished_is_a_failed_attempt() {
     let (error, retry) = check(runner, "").await.unwrap_err();
     assert!(error.starts_with("cannot start \"/vanished\": No such file"), "{error}");
     assert_eq!(retry, Retry::ByPolicy);
+}
+
+#[tokio::test]
+async fn whatever_a_process_writes_is_a_sign_that_it_gets_on() {
+    for (script, is_heard) in [("echo half >&2", true), ("echo half", true), ("true", false)] {
+        let (context, mut events) = context_with_events("report");
+        shell(script).run(context, Bytes::new()).await.expect("it succeeds");
+        let is_sign = |event: JobEvent| matches!(event, JobEvent::Beaten(_));
+        assert_eq!(events.try_recv().is_ok_and(is_sign), is_heard, "{script}");
+    }
 }

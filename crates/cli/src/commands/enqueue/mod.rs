@@ -66,9 +66,9 @@ pub(crate) struct Args {
     /// Counted starts before a failing job is dead
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(Limits::ATTEMPTS_MAX)))]
     max_attempts: Option<u32>,
-    /// How long a silent holder is believed
-    #[arg(long, value_name = "DURATION", value_parser = lease, allow_hyphen_values = true)]
-    lease: Option<Duration>,
+    /// How often its handler must say that it gets on, beyond its worker being alive
+    #[arg(long, value_name = "DURATION", value_parser = heartbeat_timeout, allow_hyphen_values = true)]
+    heartbeat_timeout: Option<Duration>,
     /// Time limit of one attempt
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     timeout: Option<Duration>,
@@ -158,7 +158,7 @@ impl Args {
             run_at_ms: self.at.map(WallTime::as_millis),
             delay_ms: self.delay.map(convert::millis),
             max_attempts: self.max_attempts,
-            lease_ms: self.lease.map(convert::millis),
+            heartbeat_timeout_ms: self.heartbeat_timeout.map(convert::millis),
             timeout_ms: self.timeout.map(convert::millis),
             retry: self.retry.map(|policy| policy.to_string()).unwrap_or_default(),
             unique_key: self.unique_key.clone().unwrap_or_default(),
@@ -240,6 +240,6 @@ where
     move |text| read(text).map(|_| text.to_owned())
 }
 
-fn lease(text: &str) -> Result<Duration, model::Invalid> {
-    duration::parse(text).and_then(Limits::check_lease)
+fn heartbeat_timeout(text: &str) -> Result<Duration, model::Invalid> {
+    duration::parse(text).and_then(Limits::check_heartbeat_timeout)
 }

@@ -111,7 +111,7 @@ fn rows(job: &wire::Job, why: Option<String>) -> Vec<Vec<Cell>> {
     if job.fence > 0 {
         add_text("fence", &job.fence.to_string());
     }
-    add_text("lease", &job.lease_ms.map(span).unwrap_or_default());
+    add_text("heartbeat timeout", &job.heartbeat_timeout_ms.map(span).unwrap_or_default());
     add_text("timeout", &job.timeout_ms.map(span).unwrap_or_default());
     add_text("retry", &job.retry);
     add_text("unique key", &job.unique_key);

@@ -1,0 +1,275 @@
+//! `tenure sim`: the machines that ship, in a world of virtual time, under faults and laws.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration, Instant};
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args as ClapArgs, Subcommand};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use sim::jobs::{Mutation, Options, Report, percentile, replay, run as run_jobs};
+
+use crate::duration;
+use crate::exit::Exit;
+use crate::output::Output;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure sim jobs --seeds 1000
+  tenure sim jobs --seeds 100 --first-seed 5000 --json
+  tenure sim jobs --mutation renew_on_mismatch
+  tenure sim replay --seed 42
+
+Two servers over one store, workers, a network: real machines in virtual time. Each seed chooses
+its own faults (crashes, pauses, lost connections, store trouble, clock drift), and the laws are
+checked after every event. One seed always tells the same story.
+
+Exit codes: 0 no law was broken, 1 one was, 2 usage.";
+
+/// Simulate the whole system under faults, and check its laws
+#[derive(Debug, ClapArgs)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: World,
+}
+
+#[derive(Debug, Subcommand)]
+enum World {
+    /// Jobs, worker leases and rescue: lost 0, stale writes accepted 0, healthy workers reaped 0
+    #[command(
+        after_help = "Examples:\n  tenure sim jobs --seeds 1000\n  tenure sim jobs --seeds 100 --first-seed 5000 --json\n  tenure sim jobs --mutation late_ack_accepted"
+    )]
+    Jobs(JobsArgs),
+    /// One seed again, told event by event
+    #[command(
+        after_help = "Examples:\n  tenure sim replay --seed 42\n  tenure sim replay --seed 7 --minutes 5 --mutation late_ack_accepted | tail -50"
+    )]
+    Replay(ReplayArgs),
+}
+
+#[derive(Debug, ClapArgs)]
+struct WorldArgs {
+    /// Virtual minutes of faults, before the calm in which everything must end
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_440))]
+    minutes: u64,
+    /// Put a deliberate bug into a machine, to see a law notice it
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Mutation::ALL.map(Mutation::word)))]
+    mutation: Option<String>,
+}
+
+#[derive(Debug, ClapArgs)]
+struct JobsArgs {
+    /// How many worlds
+    #[arg(long, value_name = "K", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    first_seed: u64,
+    /// Threads [default: the number of CPUs]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    world: WorldArgs,
+}
+
+#[derive(Debug, ClapArgs)]
+struct ReplayArgs {
+    /// Which seed
+    #[arg(long, value_name = "S")]
+    seed: u64,
+    #[command(flatten)]
+    world: WorldArgs,
+}
+
+impl WorldArgs {
+    fn options(&self) -> Options {
+        let mutation = self.mutation.as_deref().and_then(Mutation::from_word);
+        Options { minutes: self.minutes, mutation, ..Options::default() }
+    }
+
+    fn replay_command(&self, seed: u64) -> String {
+        let mutation = self.mutation.as_ref().map(|word| format!(" --mutation {word}")).unwrap_or_default();
+        format!("tenure sim replay --seed {seed} --minutes {}{mutation}", self.minutes)
+    }
+}
+
+pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
+    match &args.command {
+        World::Jobs(args) => jobs(args, output),
+        World::Replay(args) => tell(args, output),
+    }
+}
+
+fn jobs(args: &JobsArgs, output: &Output) -> anyhow::Result<Exit> {
+    let options = Options {
+        seeds: args.seeds,
+        first_seed: args.first_seed,
+        threads: args.threads,
+        ..args.world.options()
+    };
+    let bar = bar(args.seeds, output.is_json() || output.is_quiet());
+    let began = Instant::now();
+    let report = run_jobs(&options, |done, _| bar.set_position(done));
+    bar.finish_and_clear();
+    let figures = Figures::of(&report, args, began.elapsed());
+    if output.is_json() {
+        output.json(&figures)?;
+    } else {
+        output.line(figures.for_people())?;
+        for failure in &report.failures {
+            output.note(format_args!(
+                "{failure}\nto see it again: {}",
+                args.world.replay_command(failure.seed)
+            ));
+        }
+    }
+    Ok(exit(&report))
+}
+
+fn tell(args: &ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
+    let mut told = Ok(());
+    let report = replay(args.seed, &args.world.options(), &mut |line| {
+        if told.is_ok() {
+            told = if output.is_json() { output.json(&line) } else { output.line(line) };
+        }
+    });
+    told?;
+    for failure in &report.failures {
+        output.note(format_args!("a law is broken: {}", failure.violation));
+    }
+    output.note(format_args!("seed {}, trace {:016x}", args.seed, report.trace_hash));
+    Ok(exit(&report))
+}
+
+fn exit(report: &Report) -> Exit {
+    if report.failures.is_empty() { Exit::Done } else { Exit::Failed }
+}
+
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Figures {
+    seeds: u64,
+    first_seed: u64,
+    minutes: u64,
+    mutation: Option<String>,
+    failed: usize,
+    failures: Vec<Failure>,
+    trace_hash: String,
+    events: u64,
+    virtual_seconds: u64,
+    wall_seconds: f64,
+    jobs: u64,
+    claims: u64,
+    heartbeats: u64,
+    faults: u64,
+    lost: u64,
+    stale_writes_accepted: u64,
+    stale_writes_refused: u64,
+    workers_expired: u64,
+    healthy_workers_reaped: u64,
+    holds_moved_to_a_new_key: u64,
+    rescues: usize,
+    rescue_ms_p50: Option<u64>,
+    rescue_ms_p99: Option<u64>,
+    undisturbed_rescue_ms_p99: Option<u64>,
+    margin_ms_min: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Failure {
+    seed: u64,
+    law: String,
+    what: String,
+}
+
+impl Figures {
+    fn of(report: &Report, args: &JobsArgs, took: Duration) -> Figures {
+        let stats = &report.stats;
+        let broken = |law: &str| report.failures.iter().filter(|it| it.violation.law == law).count() as u64;
+        let millis = |spans: &[u64], percent| percentile(spans, percent).map(|span| span.as_millis() as u64);
+        Figures {
+            seeds: report.seeds,
+            first_seed: args.first_seed,
+            minutes: args.world.minutes,
+            mutation: args.world.mutation.clone(),
+            failed: report.failures.len(),
+            failures: report
+                .failures
+                .iter()
+                .map(|failure| Failure {
+                    seed: failure.seed,
+                    law: failure.violation.law.to_owned(),
+                    what: failure.violation.what.clone(),
+                })
+                .collect(),
+            trace_hash: format!("{:016x}", report.trace_hash),
+            events: stats.events,
+            virtual_seconds: stats.virtual_time.as_secs(),
+            wall_seconds: (took.as_secs_f64() * 10.0).round() / 10.0,
+            jobs: stats.jobs,
+            claims: stats.claims,
+            heartbeats: stats.heartbeats,
+            faults: stats.faults,
+            lost: broken("job_lost"),
+            stale_writes_accepted: broken("stale_write_accepted"),
+            stale_writes_refused: stats.stale_reports,
+            workers_expired: stats.expired,
+            healthy_workers_reaped: stats.healthy_reaped,
+            holds_moved_to_a_new_key: stats.succeeded,
+            rescues: stats.rescues.len(),
+            rescue_ms_p50: millis(&stats.rescues, 50),
+            rescue_ms_p99: millis(&stats.rescues, 99),
+            undisturbed_rescue_ms_p99: millis(&stats.rescues_undisturbed, 99),
+            margin_ms_min: stats.margin_min.map(|nanos| nanos as f64 / 1e6),
+        }
+    }
+
+    fn for_people(&self) -> String {
+        let millis = |span: Option<u64>| {
+            span.map_or("none".to_owned(), |span| duration::show(Duration::from_millis(span)))
+        };
+        let virtual_time = duration::show(Duration::from_secs(self.virtual_seconds));
+        [
+            format!(
+                "seeds                     {:>12}   (from {}, {} min of faults each)",
+                self.seeds, self.first_seed, self.minutes
+            ),
+            format!("broken laws               {:>12}", self.failed),
+            format!("jobs                      {:>12}", self.jobs),
+            format!("jobs lost                 {:>12}", self.lost),
+            format!(
+                "stale writes accepted     {:>12}   ({} refused)",
+                self.stale_writes_accepted, self.stale_writes_refused
+            ),
+            format!(
+                "healthy workers reaped    {:>12}   ({} others)",
+                self.healthy_workers_reaped, self.workers_expired
+            ),
+            format!(
+                "rescue p50 / p99          {:>12}   ({} rescues; leases of 2 to 20 s)",
+                format!("{} / {}", millis(self.rescue_ms_p50), millis(self.rescue_ms_p99)),
+                self.rescues
+            ),
+            format!(
+                "least margin of a lease   {:>12}",
+                self.margin_ms_min.map_or("none".to_owned(), |margin| format!("{margin:.3} ms"))
+            ),
+            format!(
+                "events                    {:>12}   ({virtual_time} of virtual time in {} s)",
+                self.events, self.wall_seconds
+            ),
+            format!("trace                 {}", self.trace_hash),
+        ]
+        .join("\n")
+    }
+}
+
+fn bar(seeds: u64, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left")
+        .expect("the template is valid");
+    ProgressBar::new(seeds).with_style(style)
+}

@@ -1,0 +1,89 @@
+//! `tenure workers show`: everything about one worker, and why it is over if it is.
+
+use rpc::wire;
+
+use super::list::span;
+use crate::connect::ServerArgs;
+use crate::exit::Exit;
+use crate::output::{Cell, Output, Tone};
+
+/// Bound jobs printed for people; --json has more.
+const JOBS_SHOWN_MAX: usize = 20;
+
+const EXAMPLES: &str = "\
+Examples:
+  tenure workers show build7-4711-9f3a5c2e81d04b76
+  tenure workers show build7-4711-9f3a5c2e81d04b76 --json | jq -r '.jobs[].job'
+
+Exit codes: 0 done, 2 usage, 3 cannot reach the server, 4 there is no such worker.";
+
+/// Show one worker: lease, last beat, bound jobs, and why it is over if it is
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// The worker's key
+    #[arg(value_name = "KEY")]
+    key: String,
+    #[command(flatten)]
+    server: ServerArgs,
+}
+
+pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
+    let client = args.server.client()?;
+    let worker = client.worker(wire::GetWorkerRequest { key: args.key }).await?;
+    print(output, &worker)?;
+    Ok(Exit::Done)
+}
+
+/// One worker, whole.
+pub(super) fn print(output: &Output, worker: &wire::Worker) -> std::io::Result<()> {
+    if output.is_json() {
+        return output.json(worker);
+    }
+    output.table(&[], rows(worker))
+}
+
+fn rows(worker: &wire::Worker) -> Vec<Vec<Cell>> {
+    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    let mut add = |name: &str, text: String| {
+        if !text.is_empty() {
+            rows.push(vec![Cell::toned(name, Tone::Dim), text.as_str().into()]);
+        }
+    };
+    let is_over = ["inactive", "left"].contains(&worker.state.as_str());
+    add("key", worker.key.clone());
+    add("name", worker.name.clone());
+    add("state", worker.state.clone());
+    add("because", worker.why.clone());
+    add("connected", if worker.connected { "yes" } else { "no" }.to_owned());
+    add("queues", worker.queues.join(", "));
+    if worker.slots > 0 {
+        add("free slots", format!("{} of {}", worker.free_slots, worker.slots));
+    }
+    add("version", worker.version.clone());
+    add("lease", if worker.lease_ms > 0 { span(worker.lease_ms) } else { String::new() });
+    if !is_over {
+        add("lease left", span(worker.lease_left_ms));
+        add("draining", if worker.draining { "yes" } else { "" }.to_owned());
+    }
+    let ago = |millis: i64| format!("{} ago", span(millis));
+    if let Some(last) = worker.last_heartbeat_ago_ms {
+        add("last beat", ago(last));
+    }
+    if worker.first_heartbeat_ago_ms > 0 {
+        add("first beat", ago(worker.first_heartbeat_ago_ms));
+    }
+    if worker.lag_ms > 0 {
+        add("loop lag", span(worker.lag_ms));
+    }
+    add("token", worker.token.clone());
+    add("assigned", if worker.assigned > 0 { worker.assigned.to_string() } else { String::new() });
+    add("bound", worker.bound.to_string());
+    for hold in worker.jobs.iter().take(JOBS_SHOWN_MAX) {
+        add("", format!("{} (fence {})", hold.job, hold.fence));
+    }
+    if worker.bound as usize > JOBS_SHOWN_MAX {
+        add("", format!("… {} more", worker.bound as usize - JOBS_SHOWN_MAX));
+    }
+    rows
+}

@@ -1,0 +1,84 @@
+//! What the registry's answer to a heartbeat means for us.
+//!
+//! | answer | what we do |
+//! |---|---|
+//! | ok | store the token, hold on until the lease from the send stamp is over, forget the changes that were carried |
+//! | mismatch | take the token, keep the changes, once more at once; renews nothing |
+//! | inactive | everything is lost: stop it all, ask for a new key |
+//! | not owner | go there under the same key |
+//! | later | wait, with jitter |
+
+use model::{Fence, Instant};
+
+use super::machine::Ledger;
+use super::mutation::Mutation;
+use super::pulse::InFlight;
+use super::{KeyEnd, Output, StopReason};
+use crate::clock_rule::{self, RateError};
+use crate::message::{Ack, Answer};
+
+impl Ledger {
+    /// Only the answer to the heartbeat in flight counts.
+    pub(super) fn hear(&mut self, now: Instant, number: u64, answer: Answer) {
+        let Some(beat) = self.pulse.answered(number) else { return };
+        match answer {
+            Answer::Ok(ack) => self.acknowledge(now, &beat, ack),
+            Answer::Mismatch { token, resync, .. } => {
+                self.instance.show(token);
+                if resync {
+                    self.instance.owe_full();
+                }
+                if self.has(Mutation::DeltasClearedOnMismatch) {
+                    self.bound.acknowledge(beat.change);
+                }
+                self.pulse.mismatched(now, &beat);
+            }
+            Answer::Inactive { .. } => self.lose_all(),
+            Answer::NotOwner { address } => self.outputs.push_back(Output::MoveTo { address }),
+            Answer::Later { retry_after, .. } => self.pulse.wait(now, retry_after, self.instance.nonce()),
+        }
+    }
+
+    fn acknowledge(&mut self, now: Instant, beat: &InFlight, ack: Ack) {
+        let sent_at = if self.has(Mutation::StampAtReceive) { now } else { beat.sent_at };
+        let rate_error =
+            if self.has(Mutation::RateErrorIgnored) { RateError::ppm(0) } else { self.terms.rate_error };
+        let hold_until = clock_rule::hold_until(sent_at, ack.lease, rate_error);
+        if self.instance.acknowledge(ack.token, hold_until, ack.lease, beat.is_full) {
+            self.pulse.follow(ack.lease);
+            self.outputs.push_back(Output::Registered { lease: ack.lease });
+        }
+        self.bound.acknowledge(beat.change);
+        if ack.resync {
+            self.instance.owe_full();
+        }
+        self.pulse.accepted(now, beat, ack.resync);
+        for stop in ack.stops {
+            self.obey(stop);
+        }
+        if ack.drain && !self.is_drain_ordered {
+            self.is_drain_ordered = true;
+            self.outputs.push_back(Output::DrainOrdered);
+        }
+    }
+
+    /// The key is dead by the registry's word, and with it every claim under it.
+    fn lose_all(&mut self) {
+        self.instance.inactivate();
+        self.drop_stream();
+        self.bound.clear();
+        self.notes.clear();
+        self.stop_all(StopReason::Lost);
+        if !self.terms.report_lost {
+            let refused = self.reports.drop_all();
+            self.outputs
+                .extend(refused.into_iter().map(|hold| Output::Refused { hold, current: Fence::NONE }));
+        }
+        if self.phase.is_leaving() {
+            // The server took our leave, and its confirmation was overtaken or lost.
+            self.phase.left();
+        } else {
+            self.outputs.push_back(Output::NewKey { why: KeyEnd::Inactive });
+        }
+    }
+}

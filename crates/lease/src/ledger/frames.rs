@@ -1,0 +1,131 @@
+//! What we send: everything that can be said now, in one frame. Until the present key is registered, only heartbeats.
+
+use bytes::Bytes;
+use model::{Hold, Instant};
+
+use super::drain::Phase;
+use super::machine::Ledger;
+use super::stream::Stream;
+use super::{LeaveNote, Transmit};
+use crate::message::Heartbeat;
+
+/// Most reports, progress notes or signs in one frame; the rest waits for the next one.
+const FRAME_ENTRIES_MAX: usize = 1000;
+/// Bytes of reports or notes after which a frame is closed; a single entry may be larger.
+const FRAME_BYTES_MAX: usize = 1 << 20;
+/// Unanswered reports beyond the number of slots at which no more credits are given, until the server catches up.
+pub(super) const REPORTS_UNANSWERED_MAX: usize = 10_000;
+
+impl Ledger {
+    /// Whether [`Ledger::poll_transmit`] may give a frame.
+    pub fn has_transmit(&self, now: Instant) -> bool {
+        self.stream.is_some() && self.is_heartbeat_due(now)
+            || self.may_speak()
+                && (self.credits_due() > 0
+                    || self.withdraws()
+                    || self.bound.is_due(now)
+                    || self.jobs.has_signs()
+                    || self.reports.has_unsent()
+                    || !self.notes.is_empty()
+                    || self.may_leave())
+    }
+
+    /// Everything that can be said now, in one frame. Call until `None`, and only if the frame can be sent at once: its
+    /// heartbeat counts from `now`. May queue outputs, since it notices when the lease is over.
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
+        self.lapse_if_over(now);
+        self.stream.as_ref()?;
+        let mut transmit = if self.may_speak() { self.speak(now) } else { Transmit::default() };
+        if self.is_heartbeat_due(now) {
+            transmit.heartbeat = Some(self.heartbeat(now));
+        }
+        (transmit != Transmit::default()).then_some(transmit)
+    }
+
+    fn speak(&mut self, now: Instant) -> Transmit {
+        let mut transmit = Transmit {
+            credits: self.credits_due(),
+            draining: self.withdraws(),
+            heartbeat: None,
+            binds: self.bound.tell_due(now),
+            beats: self.jobs.take_signs(now, FRAME_ENTRIES_MAX),
+            reports: self.reports.take_unsent(FRAME_ENTRIES_MAX, FRAME_BYTES_MAX),
+            notes: self.take_notes(),
+            leave: None,
+        };
+        if let Some(stream) = &mut self.stream {
+            stream.credits = if transmit.draining { 0 } else { stream.credits + transmit.credits };
+        }
+        if self.may_leave() {
+            self.phase.leave_sent();
+            transmit.leave = Some(LeaveNote {
+                key: self.key().clone(),
+                nonce: self.nonce(),
+                all_stopped: self.jobs.is_empty(),
+            });
+        }
+        transmit
+    }
+
+    fn heartbeat(&mut self, now: Instant) -> (u64, Heartbeat) {
+        self.bound.tell_all();
+        let changes = self.bound.changes().filter(|_| !self.instance.owes_full());
+        // The full set says all that the changes would say, as of the same counter.
+        let full = if changes.is_none() { Some(self.bound.told()) } else { None };
+        let (binds, unbinds) = changes.unwrap_or_default();
+        let token = self.instance.token();
+        let number = self.pulse.sent(now, self.bound.counter(), full.is_some());
+        let beat = Heartbeat {
+            key: self.key().clone(),
+            nonce: self.nonce(),
+            token,
+            lease: self.terms.lease,
+            binds,
+            unbinds,
+            change: self.bound.counter(),
+            digest: self.bound.digest(),
+            full,
+            former: self.instance.former(),
+            profile: token.is_none().then(|| self.terms.profile.clone()),
+            free_slots: self.terms.profile.slots.saturating_sub(self.jobs.len()),
+            lag: self.lag,
+            starts_seen: self.stream.as_ref().map_or(0, Stream::starts_seen),
+        };
+        (number, beat)
+    }
+
+    fn is_heartbeat_due(&self, now: Instant) -> bool {
+        self.pulse.is_due(now) && !self.phase.has_taken_leave()
+    }
+
+    fn take_notes(&mut self) -> Vec<(Hold, Bytes)> {
+        let mut notes = Vec::new();
+        let mut bytes = 0;
+        while notes.len() < FRAME_ENTRIES_MAX && bytes < FRAME_BYTES_MAX {
+            let Some((hold, note)) = self.notes.pop_first() else { break };
+            bytes += note.len();
+            notes.push((hold, note));
+        }
+        notes
+    }
+
+    fn credits_due(&self) -> u32 {
+        let slots = self.terms.profile.slots;
+        let backlog_max = slots as usize + REPORTS_UNANSWERED_MAX;
+        if self.phase != Phase::Serving || self.reports.len() >= backlog_max {
+            return 0;
+        }
+        let credits = self.stream.as_ref().map_or(0, |stream| stream.credits);
+        slots.saturating_sub(self.jobs.len().saturating_add(credits))
+    }
+
+    /// Whether the server still has credits that we do not want to be used: what is handed back would come again.
+    fn withdraws(&self) -> bool {
+        self.phase != Phase::Serving && self.stream.as_ref().is_some_and(|stream| stream.credits > 0)
+    }
+
+    /// Every report is answered first, so that the server takes back only what really did not end.
+    fn may_leave(&self) -> bool {
+        self.phase.may_leave() && self.reports.is_empty()
+    }
+}

@@ -1,0 +1,158 @@
+//! Every job whose handler has not ended, lost ones included, and when to look at which.
+//!
+//! A job that comes and goes without limits of its own never enters the agenda. An entry may be early, never late: one
+//! look puts it right.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::{Fence, Hold, Instant};
+
+use super::StopReason;
+use super::held::{Due, Held};
+
+#[derive(Debug, Default)]
+pub(super) struct Jobs {
+    held: BTreeMap<Hold, Entry>,
+    agenda: BTreeSet<(Instant, Hold)>,
+    /// Jobs whose latest sign is to be sent.
+    signs: BTreeSet<Hold>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    held: Held,
+    /// Its place in the agenda.
+    look_at: Option<Instant>,
+}
+
+impl Jobs {
+    pub(super) fn insert(&mut self, hold: Hold, held: Held) {
+        self.held.insert(hold, Entry { held, look_at: None });
+        self.put_on_agenda(hold);
+    }
+
+    pub(super) fn remove(&mut self, hold: Hold) -> Option<Held> {
+        let entry = self.held.remove(&hold)?;
+        if let Some(at) = entry.look_at {
+            self.agenda.remove(&(at, hold));
+        }
+        self.signs.remove(&hold);
+        Some(entry.held)
+    }
+
+    /// Notes why a handler must stop; whether that is news to it.
+    pub(super) fn stop(&mut self, hold: Hold, reason: StopReason) -> bool {
+        self.held.get_mut(&hold).is_some_and(|entry| entry.held.stop(reason))
+    }
+
+    /// Notes why every handler must stop; those to whom that is news.
+    pub(super) fn stop_all(&mut self, reason: StopReason) -> Vec<Hold> {
+        self.held.iter_mut().filter_map(|(hold, entry)| entry.held.stop(reason).then_some(*hold)).collect()
+    }
+
+    /// A handler says that it gets on.
+    pub(super) fn sign(&mut self, now: Instant, hold: Hold) {
+        if let Some(signs) = self.held.get_mut(&hold).and_then(|entry| entry.held.signs()) {
+            signs.give(now);
+            if signs.queue_if_due(now) {
+                self.signs.insert(hold);
+            }
+            self.put_on_agenda(hold);
+        }
+    }
+
+    /// A new stream: nobody knows which signs arrived over the old one.
+    pub(super) fn sign_again(&mut self, now: Instant) {
+        for (hold, entry) in &mut self.held {
+            if let Some(signs) = entry.held.signs() {
+                signs.give_again();
+                if signs.queue_if_due(now) {
+                    self.signs.insert(*hold);
+                }
+            }
+        }
+    }
+
+    /// Signs to send now.
+    pub(super) fn take_signs(&mut self, now: Instant, entries_max: usize) -> Vec<Hold> {
+        let mut taken = Vec::new();
+        while taken.len() < entries_max {
+            let Some(hold) = self.signs.pop_first() else { break };
+            // A job that was lost meanwhile gives no signs any more.
+            if let Some(signs) = self.held.get_mut(&hold).and_then(|entry| entry.held.signs()) {
+                signs.sent(now);
+                taken.push(hold);
+            }
+        }
+        taken
+    }
+
+    /// Tells what is due for whom.
+    pub(super) fn check(&mut self, now: Instant, kill_wait: Duration, mut due: impl FnMut(Hold, Due)) {
+        while let Some(&(at, hold)) = self.agenda.first()
+            && at <= now
+        {
+            self.agenda.pop_first();
+            let Some(entry) = self.held.get_mut(&hold) else { continue };
+            entry.look_at = None;
+            entry.held.check(now, kill_wait, |what| {
+                if what == Due::Sign {
+                    self.signs.insert(hold);
+                } else {
+                    due(hold, what);
+                }
+            });
+            self.put_on_agenda(hold);
+        }
+    }
+
+    /// Older claims of the same job. They have ended without our knowledge, or it could not have been claimed again.
+    pub(super) fn superseded_by(&self, hold: Hold) -> Vec<Hold> {
+        let oldest = Hold { job: hold.job, fence: Fence::NONE };
+        self.held.range(oldest..hold).map(|(hold, _)| *hold).collect()
+    }
+
+    /// Whether this claim, or a newer one of the same job, is held.
+    pub(super) fn has_this_or_newer(&self, hold: Hold) -> bool {
+        let newest = Hold { job: hold.job, fence: Fence::new(i64::MAX) };
+        self.held.range(hold..=newest).next().is_some()
+    }
+
+    /// Whether it is held and may still be ours.
+    pub(super) fn is_live(&self, hold: Hold) -> bool {
+        self.held.get(&hold).is_some_and(|entry| !entry.held.is_lost())
+    }
+
+    pub(super) fn has_signs(&self) -> bool {
+        !self.signs.is_empty()
+    }
+
+    pub(super) fn holds(&self) -> impl Iterator<Item = Hold> {
+        self.held.keys().copied()
+    }
+
+    pub(super) fn len(&self) -> u32 {
+        u32::try_from(self.held.len()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.agenda.first().map(|(at, _)| *at)
+    }
+
+    /// Makes sure that the job is looked at in time.
+    fn put_on_agenda(&mut self, hold: Hold) {
+        let Some(entry) = self.held.get_mut(&hold) else { return };
+        let Some(next) = entry.held.next_deadline() else { return };
+        if entry.look_at.is_none_or(|at| next < at) {
+            if let Some(at) = entry.look_at.replace(next) {
+                self.agenda.remove(&(at, hold));
+            }
+            self.agenda.insert((next, hold));
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! The machine itself: one input at a time. What it promises is told in the module above; what it makes of answers is in
+//! `answers`, what it sends in `frames`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{Hold, Instant, Nonce, Outcome, WorkerKey};
+
+use super::bound::BoundSet;
+use super::drain::Phase;
+use super::held::{Due, Held};
+use super::instance::Instance;
+use super::jobs::Jobs;
+use super::mutation::Mutation;
+use super::pulse::Pulse;
+use super::reports::Reports;
+use super::stream::Stream;
+use super::{Ended, Grant, Input, KeyEnd, Output, ReportAnswer, StopReason, Terms};
+use crate::message::{Generation, Stop, StopOrder};
+
+/// The part of a claim's own lease after which the job is bound even if no heartbeat is due, in percent.
+const BIND_PERCENT: u32 = 20;
+
+/// The ledger of one worker, over all its reconnects and keys.
+#[derive(Debug)]
+pub struct Ledger {
+    pub(super) terms: Terms,
+    pub(super) mutation: Option<Mutation>,
+    pub(super) instance: Instance,
+    /// `None` while there is no stream that was opened under the present key.
+    pub(super) stream: Option<Stream>,
+    pub(super) pulse: Pulse,
+    pub(super) jobs: Jobs,
+    pub(super) bound: BoundSet,
+    pub(super) reports: Reports,
+    pub(super) notes: BTreeMap<Hold, Bytes>,
+    pub(super) phase: Phase,
+    pub(super) is_drain_ordered: bool,
+    /// How late our deadlines are handled, smoothed.
+    pub(super) lag: Duration,
+    pub(super) outputs: VecDeque<Output>,
+}
+
+impl Ledger {
+    /// The ledger of a process that starts: no stream, nothing held.
+    pub fn new(terms: Terms, key: WorkerKey, nonce: Nonce) -> Self {
+        Ledger {
+            pulse: Pulse::new(terms.lease),
+            terms,
+            mutation: None,
+            instance: Instance::new(key, nonce),
+            stream: None,
+            jobs: Jobs::default(),
+            bound: BoundSet::default(),
+            reports: Reports::default(),
+            notes: BTreeMap::new(),
+            phase: Phase::Serving,
+            is_drain_ordered: false,
+            lag: Duration::ZERO,
+            outputs: VecDeque::new(),
+        }
+    }
+
+    /// The same with a deliberate bug.
+    pub fn broken(terms: Terms, key: WorkerKey, nonce: Nonce, mutation: Mutation) -> Self {
+        Ledger { mutation: Some(mutation), ..Ledger::new(terms, key, nonce) }
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        // First of all: a process that was stopped must not act on a lease that ended meanwhile.
+        self.lapse_if_over(now);
+        match input {
+            Input::Connected { generation } => self.connect(now, generation),
+            Input::Disconnected => self.drop_stream(),
+            Input::Rekeyed { key } => self.rekey(now, key),
+            Input::Assigned(grant) => self.assign(now, grant),
+            Input::HeartbeatAnswered { number, answer } => self.hear(now, number, answer),
+            Input::Bound(holds) => self.bound.acknowledge_binds(&holds),
+            Input::Stopped(stop) => self.obey(stop),
+            Input::Finished { hold, ended } => self.finish(hold, ended),
+            Input::ReportAnswered { hold, answer } => self.settle(hold, answer),
+            Input::Noted { hold, note } => self.note(now, hold, note),
+            Input::Beaten { hold } => self.jobs.sign(now, hold),
+            Input::Drain { grace } => self.phase.drain(now, grace, self.terms.kill_wait),
+            Input::Left => self.phase.left(),
+        }
+        self.advance_phase(now);
+    }
+
+    /// When to call [`Ledger::handle_deadline`]; then there may be a frame to send, too.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let pulse_at = self.stream.as_ref().and_then(|_| self.pulse.next_deadline());
+        let bind_at = if self.may_speak() { self.bound.next_deadline() } else { None };
+        let deadlines =
+            [pulse_at, bind_at, self.lapse_at(), self.jobs.next_deadline(), self.phase.next_deadline()];
+        deadlines.into_iter().flatten().min()
+    }
+
+    /// The time named by [`Ledger::next_deadline`] has come. Harmless at any other time.
+    pub fn handle_deadline(&mut self, now: Instant) {
+        self.measure_lag(now);
+        self.lapse_if_over(now);
+        self.pulse.handle_deadline(now);
+        self.bound.handle_deadline(now);
+        self.jobs.check(now, self.terms.kill_wait, |hold, due| match due {
+            Due::Stop(reason) => self.outputs.push_back(Output::Stop { hold, reason }),
+            Due::Abort => self.outputs.push_back(Output::Abort { hold }),
+            Due::Sign => {}
+        });
+        if self.phase.stops_handlers(now) {
+            self.stop_all(StopReason::Draining);
+        }
+        if self.phase.aborts_handlers(now) {
+            self.outputs.extend(self.jobs.holds().map(|hold| Output::Abort { hold }));
+        }
+        self.advance_phase(now);
+    }
+
+    /// What to do next; ask until `None`, after every other call.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// The present key; of no use any more between [`Output::NewKey`] and [`Input::Rekeyed`].
+    pub fn key(&self) -> &WorkerKey {
+        self.instance.key()
+    }
+
+    /// Which process this is.
+    pub fn nonce(&self) -> Nonce {
+        self.instance.nonce()
+    }
+
+    /// Until when the present key may be used; `None` until its first heartbeat is acknowledged.
+    pub fn hold_until(&self) -> Option<Instant> {
+        self.instance.hold_until()
+    }
+
+    /// Whether a heartbeat of the present key was acknowledged.
+    pub fn is_registered(&self) -> bool {
+        self.instance.is_registered()
+    }
+
+    /// The jobs that are ours as far as we know: the handler runs or its end is not settled, and they are not lost.
+    pub fn holds(&self) -> Vec<Hold> {
+        self.bound.holds()
+    }
+
+    fn connect(&mut self, now: Instant, generation: Generation) {
+        // A stream of a key that is over leads nowhere.
+        if self.instance.is_over() {
+            return;
+        }
+        self.drop_stream();
+        self.stream = Some(Stream::new(generation));
+        self.pulse.beat_at_once(now);
+        self.jobs.sign_again(now);
+        self.reports.send_all_again();
+    }
+
+    pub(super) fn drop_stream(&mut self) {
+        self.stream = None;
+        self.pulse.rest();
+        self.phase.stream_lost();
+    }
+
+    fn rekey(&mut self, now: Instant, key: WorkerKey) {
+        let key = if self.has(Mutation::KeyReused) { self.instance.key().clone() } else { key };
+        if self.instance.succeed(key) {
+            self.drop_stream();
+            self.pulse.follow(self.terms.lease);
+            self.bound.start_over(now);
+        }
+    }
+
+    fn assign(&mut self, now: Instant, grant: Grant) {
+        let Some(stream) = &mut self.stream else { return };
+        let is_current = stream.is_current(&grant.start, self.instance.key());
+        if !is_current && self.mutation != Some(Mutation::StartsUnchecked) {
+            return;
+        }
+        stream.take(&grant.start);
+        let hold = grant.hold;
+        let is_known = self.jobs.has_this_or_newer(hold) || self.reports.contains(hold);
+        if is_known || !self.instance.is_registered() {
+            return;
+        }
+        let bind_by = if grant.binds_at_once { now } else { now + grant.lease * BIND_PERCENT / 100 };
+        self.bound.insert(hold, bind_by);
+        if self.phase != Phase::Serving {
+            self.reports.owe(hold, Outcome::HandedBack);
+            return;
+        }
+        for older in self.jobs.superseded_by(hold) {
+            self.stop(older, StopReason::Lost);
+        }
+        self.jobs.insert(hold, Held::new(&grant, now));
+        self.outputs.push_back(Output::Start { hold });
+    }
+
+    pub(super) fn obey(&mut self, stop: Stop) {
+        self.stop(
+            stop.hold,
+            match stop.reason {
+                StopOrder::Cancelled => StopReason::Cancelled,
+                StopOrder::Lost => StopReason::Lost,
+            },
+        );
+    }
+
+    fn stop(&mut self, hold: Hold, reason: StopReason) {
+        // A job that has ended here is not known any more: an order that crossed its report is ignored.
+        if self.jobs.stop(hold, reason) {
+            if reason == StopReason::Lost {
+                self.forget(hold);
+            }
+            self.outputs.push_back(Output::Stop { hold, reason });
+        }
+    }
+
+    pub(super) fn stop_all(&mut self, reason: StopReason) {
+        let told = self.jobs.stop_all(reason);
+        self.outputs.extend(told.into_iter().map(|hold| Output::Stop { hold, reason }));
+    }
+
+    fn finish(&mut self, hold: Hold, ended: Ended) {
+        let Some(held) = self.jobs.remove(hold) else { return };
+        let outcome = held.outcome(ended, self.terms.report_lost);
+        if let Some(outcome) = &outcome {
+            self.reports.owe(hold, outcome.clone());
+        }
+        self.outputs.push_back(Output::Ended { hold, outcome });
+    }
+
+    fn settle(&mut self, hold: Hold, answer: ReportAnswer) {
+        if !self.reports.answered(hold) {
+            return;
+        }
+        self.bound.remove(hold);
+        self.outputs.push_back(match answer {
+            ReportAnswer::Done => Output::Accepted { hold },
+            ReportAnswer::Refused { current } => Output::Refused { hold, current },
+        });
+    }
+
+    fn note(&mut self, now: Instant, hold: Hold, note: Bytes) {
+        if self.jobs.is_live(hold) {
+            self.notes.insert(hold, note);
+            self.jobs.sign(now, hold);
+        }
+    }
+
+    /// A job is not ours any more, although its handler may still have to wind down.
+    fn forget(&mut self, hold: Hold) {
+        self.bound.remove(hold);
+        self.notes.remove(&hold);
+    }
+
+    /// Once the lease is over by our own clock, the key is never used again: the registry may give its jobs away.
+    pub(super) fn lapse_if_over(&mut self, now: Instant) {
+        if self.lapse_at().is_none_or(|at| now < at) {
+            return;
+        }
+        self.instance.lapse();
+        self.drop_stream();
+        self.stop_all(StopReason::LeaseOver);
+        self.outputs.push_back(Output::NewKey { why: KeyEnd::Lapsed });
+    }
+
+    fn lapse_at(&self) -> Option<Instant> {
+        if self.has(Mutation::LateAckAccepted) && self.pulse.is_waiting() {
+            return None;
+        }
+        self.instance.hold_until()
+    }
+
+    fn advance_phase(&mut self, now: Instant) {
+        self.phase.advance(now, self.jobs.is_empty());
+        // Nobody knows us, or there is no stream; and nothing to deliver: then there is nobody to take leave of.
+        let has_nothing_to_say = self.jobs.is_empty() && self.reports.is_empty();
+        let is_alone = !self.may_speak() && !self.pulse.is_waiting();
+        if self.phase.ends(now, has_nothing_to_say && is_alone) {
+            self.phase = Phase::Over;
+            self.outputs.push_back(Output::Gone { unreported: self.reports.len() });
+        }
+    }
+
+    fn measure_lag(&mut self, now: Instant) {
+        if let Some(deadline) = self.next_deadline().filter(|deadline| *deadline <= now) {
+            self.lag = (self.lag * 3 + now.since(deadline)) / 4;
+        }
+    }
+
+    /// Whether more than heartbeats may be sent.
+    pub(super) fn may_speak(&self) -> bool {
+        self.stream.is_some() && self.instance.is_registered()
+    }
+
+    pub(super) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+}

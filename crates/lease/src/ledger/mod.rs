@@ -1,0 +1,57 @@
+//! What the worker holds, owes and may still take: the worker's side of the lease.
+//!
+//! The driver feeds it what happened together with the time, carries out its outputs, and asks it for the next frame
+//! whenever the stream can take one. It never reads a clock and never waits.
+//!
+//! ```text
+//!             Assigned            Finished              ReportAnswered
+//!   (server) ─────────► held ──────────────► report owed ─────────────► (forgotten)
+//!                        │ the server says so                           sent again on every new stream
+//!                        └────────► lost: told to stop, its report is dropped
+//! ```
+//!
+//! **One lease covers all jobs.** Heartbeats keep it up, five per lease, whatever is held. An acknowledgement proves the
+//! lease from the moment its heartbeat was *sent*: [`clock_rule::hold_until`](crate::clock_rule::hold_until). Before
+//! everything it does the ledger looks whether that moment has passed. If so the key has lapsed: every handler is told
+//! to stop, nothing is ever sent or started under it again, and the driver draws a new one. The new key's first
+//! heartbeats name the lapsed one, so that the registry can hand on what is still ours; what a handler completes after a
+//! lapse counts if it was.
+//!
+//! **What the registry knows.** Heartbeats carry only what changed in the set of held jobs, and a digest of all of it.
+//! A job that is settled before the next heartbeat is never mentioned. One that was lost is unbound at once, although
+//! its handler may still wind down.
+//!
+//! **Starts.** An assignment names the server's life, our key and a number. Unless all of it is current it is not
+//! started: it was delayed on its way, and we may have said since that the job does not run here.
+//!
+//! **Slots.** `slots = handlers running + credits the server has + credits due`, at all times. A job that was lost
+//! keeps its slot until its handler has returned. A new stream starts with no credits at the server.
+//!
+//! **The driver's part.** Deadlines first, then the event: a process that was stopped finds out what it lost before it
+//! starts anything. On [`Output::NewKey`] it answers [`Input::Rekeyed`] at once, drops the stream
+//! ([`Input::Disconnected`]) and opens another one under the new key. Outputs are drained after every call that may make
+//! some, [`Ledger::poll_transmit`] included.
+
+mod alarm;
+mod answers;
+mod bound;
+mod drain;
+mod frames;
+mod held;
+mod instance;
+mod io;
+mod jobs;
+mod machine;
+mod mutation;
+mod pulse;
+mod reports;
+mod signs;
+mod stream;
+#[cfg(test)]
+mod tests;
+
+pub use self::io::{
+    Ended, Grant, Input, KeyEnd, LeaveNote, Output, ReportAnswer, Start, StopReason, Terms, Transmit,
+};
+pub use self::machine::Ledger;
+pub use self::mutation::Mutation;

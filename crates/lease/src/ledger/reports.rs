@@ -1,0 +1,76 @@
+//! Outcomes owed to the server: kept until it answers, sent again on every new stream and under every new key.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use model::{Hold, Outcome, Report};
+
+/// What a report takes in a frame apart from its result and error text: ids, tags, the outcome's name.
+const REPORT_BYTES_BASE: usize = 96;
+
+#[derive(Debug, Default)]
+pub(super) struct Reports {
+    unanswered: BTreeMap<Hold, Outcome>,
+    unsent: VecDeque<Hold>,
+}
+
+impl Reports {
+    pub(super) fn owe(&mut self, hold: Hold, outcome: Outcome) {
+        self.unanswered.insert(hold, outcome);
+        self.unsent.push_back(hold);
+    }
+
+    /// The next batch to send. They stay owed until they are answered.
+    pub(super) fn take_unsent(&mut self, entries_max: usize, bytes_max: usize) -> Vec<Report> {
+        let mut reports = Vec::with_capacity(self.unsent.len().min(entries_max));
+        let mut bytes = 0;
+        while reports.len() < entries_max && bytes < bytes_max {
+            let Some(hold) = self.unsent.pop_front() else { break };
+            if let Some(outcome) = self.unanswered.get(&hold) {
+                bytes += size(outcome);
+                reports.push(Report { hold, outcome: outcome.clone() });
+            }
+        }
+        reports
+    }
+
+    /// A new stream, or a new key: nobody knows which of the sent ones arrived. A repeat changes nothing at the server.
+    pub(super) fn send_all_again(&mut self) {
+        self.unsent = self.unanswered.keys().copied().collect();
+    }
+
+    /// None of them is worth sending any more. Which they were.
+    pub(super) fn drop_all(&mut self) -> Vec<Hold> {
+        self.unsent.clear();
+        std::mem::take(&mut self.unanswered).into_keys().collect()
+    }
+
+    /// Whether this was owed.
+    pub(super) fn answered(&mut self, hold: Hold) -> bool {
+        self.unanswered.remove(&hold).is_some()
+    }
+
+    pub(super) fn contains(&self, hold: Hold) -> bool {
+        self.unanswered.contains_key(&hold)
+    }
+
+    pub(super) fn has_unsent(&self) -> bool {
+        !self.unsent.is_empty()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.unanswered.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.unanswered.len()
+    }
+}
+
+fn size(outcome: &Outcome) -> usize {
+    REPORT_BYTES_BASE
+        + match outcome {
+            Outcome::Completed { result } => result.len(),
+            Outcome::Failed { error, .. } => error.len(),
+            Outcome::HandedBack => 0,
+        }
+}

@@ -1,0 +1,34 @@
+//! The present stream: whom it leads to, which starts came over it, and how many credits its server has.
+
+use super::Start;
+use crate::message::Generation;
+use model::WorkerKey;
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    generation: Generation,
+    starts_seen: u64,
+    /// Credits the server has of us.
+    pub(super) credits: u32,
+}
+
+impl Stream {
+    pub(super) fn new(generation: Generation) -> Self {
+        Stream { generation, starts_seen: 0, credits: 0 }
+    }
+
+    /// Whether this start is meant for us as we are now and has not come before.
+    pub(super) fn is_current(&self, start: &Start, key: &WorkerKey) -> bool {
+        start.generation == self.generation && start.key == *key && start.number > self.starts_seen
+    }
+
+    /// A start came that uses one of our credits.
+    pub(super) fn take(&mut self, start: &Start) {
+        self.starts_seen = self.starts_seen.max(start.number);
+        self.credits = self.credits.saturating_sub(1);
+    }
+
+    pub(super) fn starts_seen(&self) -> u64 {
+        self.starts_seen
+    }
+}

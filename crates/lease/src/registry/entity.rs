@@ -1,0 +1,239 @@
+//! One worker, as the registry knows it.
+
+use std::time::Duration;
+
+use model::{HolderEnd, Instant, Nonce, WorkerKey};
+
+use super::backoff::Backoff;
+use super::bindings::Bindings;
+use super::io::{Input, Restored, Ticket, WorkerState, WorkerView};
+use super::mutation::Mutation;
+use super::rules::Rules;
+use super::succession::Succession;
+use crate::message::{Ack, Answer, Heartbeat, Profile, Token};
+
+/// A fleet of a million must fit: what a worker costs besides its key, its profile and its holds.
+const _: () = assert!(size_of::<Entity>() <= 384);
+
+/// One worker.
+#[derive(Debug)]
+pub(super) struct Entity {
+    pub(super) nonce: Nonce,
+    pub(super) stage: Stage,
+    pub(super) token: Token,
+    /// Granted last.
+    pub(super) lease: Duration,
+    /// The largest grant that the store knows: nothing larger is answered, so that a restart knows how long to wait.
+    pub(super) durable_grant: Duration,
+    /// The grant that the store is being told.
+    pub(super) enlisting: Option<Duration>,
+    /// Nothing of this worker is given away before. Only ever moves later.
+    pub(super) expires: Instant,
+    /// The lease timer that counts.
+    pub(super) lease_timer: Instant,
+    pub(super) bindings: Bindings,
+    /// A heartbeat that waits until a larger grant is durable.
+    pub(super) waiting: Option<Box<(Ticket, Heartbeat)>>,
+    pub(super) profile: Box<Profile>,
+    pub(super) first_heard: Option<Instant>,
+    pub(super) last_heard: Option<Instant>,
+    pub(super) lag: Duration,
+    pub(super) free_slots: u32,
+    pub(super) is_draining: bool,
+    /// Its holds are being moved to a new key, which ends it; it cannot expire meanwhile.
+    pub(super) has_successor: bool,
+}
+
+/// Where it is in its life.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// Being made durable.
+    Joining(Box<Joining>),
+    /// Alive.
+    Active(Sync),
+    /// Over; with a farewell until that is durable.
+    Ended { end: HolderEnd, farewell: Option<Box<Farewell>> },
+}
+
+/// How well we know what an active worker holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sync {
+    /// Restored; its full set has not come.
+    Awaited,
+    /// Its full set has come, and rows are being asked.
+    Checking,
+    /// We know.
+    Done,
+}
+
+/// A first heartbeat that is not answered yet.
+#[derive(Debug)]
+pub(super) struct Joining {
+    pub(super) ticket: Ticket,
+    pub(super) beat: Heartbeat,
+    /// Leaves and kicks that came meanwhile.
+    pub(super) behind: Vec<Input>,
+    pub(super) succession: Option<Succession>,
+}
+
+/// An end that is being made durable.
+#[derive(Debug, Default)]
+pub(super) struct Farewell {
+    /// Who waits for it.
+    pub(super) tickets: Vec<Ticket>,
+    pub(super) backoff: Backoff,
+    /// The timer that counts.
+    pub(super) retry_at: Option<Instant>,
+}
+
+impl Entity {
+    /// A worker that was just heard of for the first time.
+    pub(super) fn joining(now: Instant, rules: &Rules, ticket: Ticket, mut beat: Heartbeat) -> Self {
+        let profile = beat.profile.take().unwrap_or_default();
+        let nonce = beat.nonce;
+        let joining = Joining { ticket, beat, behind: Vec::new(), succession: None };
+        Entity {
+            profile: Box::new(profile),
+            first_heard: Some(now),
+            last_heard: Some(now),
+            ..Self::new(rules, nonce, Stage::Joining(Box::new(joining)))
+        }
+    }
+
+    /// A worker from before a restart. Its token is new, so its first heartbeat finds a mismatch and sends everything.
+    pub(super) fn restored(now: Instant, rules: &Rules, known: Restored) -> Self {
+        let grace = rules.grace(now, known.grant);
+        let expires = if rules.has(Mutation::RestartGraceSkipped) { now } else { grace };
+        let token = Token { generation: rules.terms.generation, sequence: 1 };
+        Entity {
+            token,
+            lease: known.grant,
+            durable_grant: known.grant,
+            expires,
+            lease_timer: expires,
+            profile: Box::new(Profile { name: known.name, ..Profile::default() }),
+            ..Self::new(rules, known.nonce, Stage::Active(Sync::Awaited))
+        }
+    }
+
+    /// A holder that never heartbeat and says that it is gone.
+    pub(super) fn stranger(rules: &Rules, end: HolderEnd) -> Self {
+        Self::new(rules, Nonce::default(), Stage::Ended { end, farewell: Some(Box::default()) })
+    }
+
+    fn new(rules: &Rules, nonce: Nonce, stage: Stage) -> Self {
+        Entity {
+            nonce,
+            stage,
+            // No answer carries sequence 0, so no garbage can match it.
+            token: Token { generation: rules.terms.generation, sequence: 0 },
+            lease: Duration::ZERO,
+            durable_grant: Duration::ZERO,
+            enlisting: None,
+            expires: Instant::ZERO,
+            lease_timer: Instant::ZERO,
+            bindings: Bindings::new(rules.mutation),
+            waiting: None,
+            profile: Box::default(),
+            first_heard: None,
+            last_heard: None,
+            lag: Duration::ZERO,
+            free_slots: 0,
+            is_draining: false,
+            has_successor: false,
+        }
+    }
+
+    /// Takes a heartbeat that showed the right token: the lease runs anew, the changes apply.
+    pub(super) fn accept(&mut self, now: Instant, rules: &Rules, beat: &mut Heartbeat) -> Ack {
+        self.hear(now, beat);
+        self.lease = rules.grant(beat.lease).min(self.durable_grant);
+        self.expires = rules.expires(self.expires, now, self.lease);
+        self.token.sequence += 1;
+        let is_full = beat.full.is_some();
+        self.bindings.apply(beat);
+        if is_full && matches!(self.stage, Stage::Active(Sync::Awaited)) {
+            self.stage = Stage::Active(Sync::Checking);
+        }
+        self.notice_sync();
+        // A full set that is not what its own digest says would be no better the second time.
+        let is_unknown =
+            matches!(self.stage, Stage::Active(Sync::Awaited)) || self.bindings.differs_from(beat.digest);
+        Ack {
+            token: self.token,
+            lease: self.lease,
+            stops: self.bindings.stops_page(),
+            resync: is_unknown && !is_full,
+            drain: self.is_draining,
+        }
+    }
+
+    /// Answers a heartbeat that showed another token. Nothing is renewed, nothing applies: it may be an old one.
+    pub(super) fn mismatch(&mut self, now: Instant, rules: &Rules, beat: &mut Heartbeat) -> Answer {
+        self.hear(now, beat);
+        if rules.has(Mutation::RenewOnMismatch) {
+            self.expires = rules.expires(self.expires, now, self.durable_grant);
+        }
+        if rules.has(Mutation::DeltasClearedOnMismatch) {
+            self.bindings.skip_to(beat.change);
+        }
+        Answer::Mismatch { token: self.token, held: self.expires > now, resync: !self.is_synced() }
+    }
+
+    /// What a worker says for people.
+    fn hear(&mut self, now: Instant, beat: &mut Heartbeat) {
+        self.first_heard.get_or_insert(now);
+        self.last_heard = Some(now);
+        self.lag = beat.lag;
+        self.free_slots = beat.free_slots;
+        if let Some(profile) = beat.profile.take() {
+            *self.profile = profile;
+        }
+    }
+
+    /// A restored worker is as good as any once its full set was checked.
+    pub(super) fn notice_sync(&mut self) {
+        if matches!(self.stage, Stage::Active(Sync::Checking)) && !self.bindings.is_checking() {
+            self.stage = Stage::Active(Sync::Done);
+        }
+    }
+
+    /// True when we know what it holds.
+    pub(super) fn is_synced(&self) -> bool {
+        matches!(self.stage, Stage::Active(Sync::Done))
+    }
+
+    /// True while it lives.
+    pub(super) fn is_active(&self) -> bool {
+        matches!(self.stage, Stage::Active(_))
+    }
+
+    /// True once it is over.
+    pub(super) fn is_ended(&self) -> bool {
+        matches!(self.stage, Stage::Ended { .. })
+    }
+
+    /// As people see it.
+    pub(super) fn view(&self, key: &WorkerKey) -> WorkerView {
+        WorkerView {
+            key: key.clone(),
+            state: match &self.stage {
+                Stage::Joining(_) => WorkerState::Joining,
+                Stage::Active(Sync::Done) => WorkerState::Active,
+                Stage::Active(_) => WorkerState::Unsynced,
+                Stage::Ended { end, .. } => WorkerState::Ended(*end),
+            },
+            profile: Profile::clone(&self.profile),
+            lease: self.lease,
+            expires: self.expires,
+            first_heard: self.first_heard,
+            last_heard: self.last_heard,
+            bound: self.bindings.len(),
+            assigned: self.bindings.recorded(),
+            token: self.token,
+            draining: self.is_draining,
+            free_slots: self.free_slots,
+            lag: self.lag,
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Heartbeats, and the store's word that a worker or a larger grant is durable.
+
+use std::time::Duration;
+
+use model::{Instant, WorkerKey};
+
+use super::entity::{Entity, Joining, Stage, Sync};
+use super::io::{Enlisted, Output, Ticket};
+use super::machine::{Outbox, Registry};
+use super::mutation::Mutation;
+use super::rules::Rules;
+use super::timers::Timer;
+use crate::message::{Answer, Heartbeat, InactiveReason, LaterReason, Profile};
+
+/// When to come back before the store told who was alive.
+const RESTORE_WAIT: Duration = Duration::from_millis(500);
+/// When to come back after the store could not make a worker durable.
+const TROUBLE_WAIT: Duration = Duration::from_secs(1);
+
+impl Registry {
+    /// A heartbeat was read. The first rule that fits answers it.
+    pub(super) fn heartbeat(&mut self, now: Instant, ticket: Ticket, mut beat: Heartbeat) {
+        if !self.is_restored {
+            return self.outbox.answer(ticket, beat.key, later(RESTORE_WAIT, LaterReason::StoreTrouble));
+        }
+        if self.rules.has(Mutation::KnownWorkersThrottled)
+            && let Err(wait) = self.throttle.take(now)
+        {
+            return self.outbox.answer(ticket, beat.key, later(wait, LaterReason::Throttled));
+        }
+        let Registry { rules, workers, outbox, .. } = self;
+        let Some(worker) = workers.get_mut(&beat.key) else {
+            return self.first_heartbeat(now, ticket, beat);
+        };
+        let is_its = beat.nonce == worker.nonce || rules.has(Mutation::NonceIgnored);
+        match &mut worker.stage {
+            Stage::Ended { end, .. } if !rules.has(Mutation::EndedIsRevived) => {
+                outbox.answer(ticket, beat.key, inactive(InactiveReason::Ended(*end)));
+            }
+            _ if !is_its => outbox.answer(ticket, beat.key, inactive(InactiveReason::KeyTaken)),
+            Stage::Joining(joining) => {
+                // Whoever repeats himself has given up waiting for the first answer.
+                joining.ticket = ticket;
+                joining.beat = beat;
+            }
+            _ if beat.token != Some(worker.token) => {
+                let answer = worker.mismatch(now, rules, &mut beat);
+                outbox.answer(ticket, beat.key, answer);
+            }
+            _ => match larger_grant(worker, rules, beat.lease) {
+                None => {
+                    // A repeat does not wait for the store again: it gets what is durable, the one before it no answer.
+                    worker.waiting = None;
+                    accept(worker, rules, outbox, now, ticket, &mut beat);
+                }
+                Some(grant) => {
+                    // A slow store must not cost a live worker the lease that it asks to make longer.
+                    worker.expires = rules.expires(worker.expires, now, worker.durable_grant);
+                    enlist(&beat.key, worker, grant, outbox);
+                    worker.waiting = Some(Box::new((ticket, beat)));
+                }
+            },
+        }
+    }
+
+    fn first_heartbeat(&mut self, now: Instant, ticket: Ticket, beat: Heartbeat) {
+        let key = beat.key.clone();
+        if beat.token.is_some() {
+            return self.outbox.answer(ticket, key, inactive(InactiveReason::Unknown));
+        }
+        if let Err(wait) = self.throttle.take(now) {
+            return self.outbox.answer(ticket, key, later(wait, LaterReason::Throttled));
+        }
+        let grant = self.rules.grant(beat.lease);
+        let mut worker = Box::new(Entity::joining(now, &self.rules, ticket, beat));
+        enlist(&key, &mut worker, grant, &mut self.outbox);
+        self.workers.insert(key, worker);
+        self.count_alive(now, 1);
+    }
+
+    /// The store made a worker or a larger grant durable, or did not.
+    pub(super) fn enlisted(&mut self, now: Instant, key: WorkerKey, answer: Enlisted) {
+        let Registry { rules, workers, outbox, .. } = self;
+        let Some(worker) = workers.get_mut(&key) else { return };
+        let Some(grant) = worker.enlisting.take() else { return };
+        if answer == Enlisted::Known {
+            worker.durable_grant = worker.durable_grant.max(grant);
+        }
+        let is_joining = matches!(worker.stage, Stage::Joining(_));
+        match answer {
+            Enlisted::Known if is_joining => self.joined(now, key),
+            Enlisted::Terminal(end) if is_joining => {
+                self.forget_joining(now, key, inactive(InactiveReason::Ended(end)));
+            }
+            Enlisted::Taken if is_joining => {
+                self.forget_joining(now, key, inactive(InactiveReason::KeyTaken));
+            }
+            Enlisted::Trouble if is_joining => {
+                self.forget_joining(now, key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
+            }
+            Enlisted::Known | Enlisted::Trouble => {
+                if let Some(waiting) = worker.waiting.take() {
+                    let (ticket, mut beat) = *waiting;
+                    accept(worker, rules, outbox, now, ticket, &mut beat);
+                }
+            }
+            Enlisted::Terminal(end) => self.end_as_told(now, key, end),
+            Enlisted::Taken => self.disown(now, key),
+        }
+    }
+
+    /// Answers a first heartbeat: the worker lives from now on.
+    pub(super) fn activate(&mut self, now: Instant, key: WorkerKey) {
+        let Registry { rules, workers, outbox, timers, .. } = self;
+        let Some(worker) = workers.get_mut(&key) else { return };
+        let joining = match std::mem::replace(&mut worker.stage, Stage::Active(Sync::Done)) {
+            Stage::Joining(joining) => joining,
+            other => {
+                worker.stage = other;
+                return;
+            }
+        };
+        let Joining { ticket, mut beat, behind, .. } = *joining;
+        accept(worker, rules, outbox, now, ticket, &mut beat);
+        worker.lease_timer = worker.expires;
+        timers.arm(worker.expires, Timer::Lease, key);
+        self.active += 1;
+        for input in behind {
+            self.handle(now, input);
+        }
+    }
+
+    /// A first heartbeat came to nothing: whoever waits is told, and it is as if it had never come.
+    fn forget_joining(&mut self, now: Instant, key: WorkerKey, answer: Answer) {
+        let Some(worker) = self.workers.remove(&key) else { return };
+        self.count_alive(now, -1);
+        let Stage::Joining(joining) = worker.stage else { return };
+        self.outbox.answer(joining.ticket, key, answer);
+        for input in joining.behind {
+            self.handle(now, input);
+        }
+    }
+}
+
+/// The grant that must be durable before this wish is answered, unless the store is being told one already.
+fn larger_grant(worker: &mut Entity, rules: &Rules, wish: Duration) -> Option<Duration> {
+    let grant = rules.grant(wish);
+    if rules.has(Mutation::LargerGrantNotDurable) {
+        worker.durable_grant = worker.durable_grant.max(grant);
+    }
+    (grant > worker.durable_grant && worker.enlisting.is_none()).then_some(grant)
+}
+
+fn accept(
+    worker: &mut Entity,
+    rules: &Rules,
+    outbox: &mut Outbox,
+    now: Instant,
+    ticket: Ticket,
+    beat: &mut Heartbeat,
+) {
+    let ack = worker.accept(now, rules, beat);
+    outbox.check(&beat.key, worker);
+    outbox.answer(ticket, beat.key.clone(), Answer::Ok(ack));
+}
+
+fn enlist(key: &WorkerKey, worker: &mut Entity, grant: Duration, outbox: &mut Outbox) {
+    worker.enlisting = Some(grant);
+    let profile = Profile::clone(&worker.profile);
+    outbox.push(Output::Enlist { key: key.clone(), nonce: worker.nonce, grant, profile });
+}
+
+fn inactive(why: InactiveReason) -> Answer {
+    Answer::Inactive { why }
+}
+
+fn later(retry_after: Duration, why: LaterReason) -> Answer {
+    Answer::Later { retry_after, why }
+}

@@ -1,0 +1,90 @@
+//! What happens to the holds of workers between their heartbeats: claims, early binds, cancellations, and what the rows
+//! said.
+
+use model::{Hold, Instant, Nonce, WorkerKey};
+
+use super::bindings::{Findings, Standing};
+use super::io::{HoldStanding, Output};
+use super::machine::Registry;
+use super::mutation::Mutation;
+use super::timers::{Due, Timer};
+use crate::message::{Change, Stop, StopOrder};
+
+impl Registry {
+    /// A worker binds without waiting for its next heartbeat.
+    pub(super) fn bind(&mut self, key: &WorkerKey, nonce: Nonce, binds: Vec<Change>) {
+        let Registry { rules, workers, outbox, .. } = self;
+        let Some(worker) = workers.get_mut(key).filter(|worker| worker.is_active()) else { return };
+        if worker.nonce != nonce && !rules.has(Mutation::NonceIgnored) {
+            return;
+        }
+        let mut findings = Findings::default();
+        for bind in binds {
+            match worker.bindings.bind_early(bind) {
+                Some(Standing::Held) => findings.bound.push(bind.hold),
+                Some(Standing::Lost) => {
+                    findings.stops.push(Stop { hold: bind.hold, reason: StopOrder::Lost });
+                }
+                Some(Standing::Checking) | None => {}
+            }
+        }
+        outbox.tell(key, findings);
+        outbox.check(key, worker);
+    }
+
+    /// The server claimed jobs for a worker. Without a record, as for a worker that we do not know yet, a bind is checked.
+    pub(super) fn granted(&mut self, key: &WorkerKey, holds: Vec<Hold>) {
+        if let Some(worker) = self.workers.get_mut(key).filter(|worker| !worker.is_ended()) {
+            worker.bindings.record(holds);
+        }
+    }
+
+    /// Claims ended.
+    pub(super) fn settled(&mut self, key: &WorkerKey, holds: &[Hold]) {
+        if let Some(worker) = self.workers.get_mut(key) {
+            worker.bindings.settle(holds);
+        }
+    }
+
+    /// Someone cancelled a running job. If we do not know that this worker has it, the row tells when the worker binds it.
+    pub(super) fn cancel(&mut self, key: WorkerKey, hold: Hold) {
+        if let Some(worker) = self.workers.get_mut(&key)
+            && let Some(stop) = worker.bindings.cancel(hold)
+        {
+            self.outbox.push(Output::Stop { key, stops: vec![stop] });
+        }
+    }
+
+    /// An operator wants a worker to drain.
+    pub(super) fn drain(&mut self, key: &WorkerKey) {
+        if let Some(worker) = self.workers.get_mut(key) {
+            worker.is_draining = true;
+        }
+    }
+
+    /// The rows were asked.
+    pub(super) fn checked(&mut self, now: Instant, key: WorkerKey, standings: Option<Vec<HoldStanding>>) {
+        let Registry { workers, outbox, timers, .. } = self;
+        let Some(worker) = workers.get_mut(&key) else { return };
+        match standings.and_then(|standings| worker.bindings.checked(&standings)) {
+            Some(findings) => {
+                outbox.tell(&key, findings);
+                outbox.check(&key, worker);
+                worker.notice_sync();
+            }
+            None => {
+                if let Some(until) = worker.bindings.check_failed(now) {
+                    timers.arm(until, Timer::Check, key);
+                }
+            }
+        }
+    }
+
+    /// The pause after a failed check is over.
+    pub(super) fn check_due(&mut self, due: Due) {
+        if let Some(worker) = self.workers.get_mut(&due.key) {
+            worker.bindings.resume_checks(due.at);
+            self.outbox.check(&due.key, worker);
+        }
+    }
+}

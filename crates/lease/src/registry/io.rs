@@ -1,0 +1,324 @@
+//! What goes into a registry and what comes out of it: plain values.
+
+use std::time::Duration;
+
+use model::{Hold, HolderEnd, Instant, Nonce, RegistryId, WorkerKey};
+
+use crate::clock_rule::RateError;
+use crate::message::{Answer, Change, Generation, Heartbeat, Profile, Stop};
+
+/// A registry's terms, fixed for its life.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// Which registry this is.
+    pub registry: RegistryId,
+    /// Which life of its server.
+    pub generation: Generation,
+    /// The lease of a worker that asks for none.
+    pub lease_default: Duration,
+    /// Shorter wishes are granted this much.
+    pub lease_min: Duration,
+    /// Longer wishes are granted this much.
+    pub lease_max: Duration,
+    /// The assumed clock-rate error.
+    pub rate_error: RateError,
+    /// New workers per second; as many may come at once after a quiet second.
+    pub registrations_per_second: u32,
+    /// How long ended workers are remembered for people.
+    pub remember_ended: Duration,
+}
+
+/// Whom an answer is for; the driver's number, echoed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(pub u64);
+
+/// Something happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "the largest is the most frequent, and a box would be one more allocation"
+)]
+pub enum Input {
+    /// The store told which workers this registry had before it started. Until then, first heartbeats are answered
+    /// *later*, and nobody is judged.
+    Restored(Vec<Restored>),
+    /// A worker's heartbeat was read.
+    Heartbeat {
+        /// For the answer.
+        ticket: Ticket,
+        /// What it says.
+        beat: Heartbeat,
+    },
+    /// A worker binds jobs without waiting for its next heartbeat.
+    Bind {
+        /// Who.
+        key: WorkerKey,
+        /// Which process.
+        nonce: Nonce,
+        /// What.
+        binds: Vec<Change>,
+    },
+    /// A worker goes.
+    Leave {
+        /// For [`Output::LeaveDone`].
+        ticket: Ticket,
+        /// Who.
+        key: WorkerKey,
+        /// Which process; `None` for a holder that never heartbeat.
+        nonce: Option<Nonce>,
+        /// All its jobs are stopped.
+        all_stopped: bool,
+    },
+    /// The server claimed jobs for this worker and is about to send them: our own record of the claims.
+    Granted {
+        /// Who gets them.
+        key: WorkerKey,
+        /// Which.
+        holds: Vec<Hold>,
+        /// The start number of the last of them.
+        start: u64,
+    },
+    /// These claims ended: reported, handed back, or never sent.
+    Settled {
+        /// Whose they were.
+        key: WorkerKey,
+        /// Which.
+        holds: Vec<Hold>,
+    },
+    /// Someone cancelled a running job.
+    Cancel {
+        /// Who holds it.
+        key: WorkerKey,
+        /// Which.
+        hold: Hold,
+    },
+    /// An operator wants the worker to drain.
+    Drain {
+        /// Who.
+        key: WorkerKey,
+    },
+    /// An operator wants the worker gone.
+    Kick {
+        /// For [`Output::LeaveDone`].
+        ticket: Ticket,
+        /// Who.
+        key: WorkerKey,
+    },
+    /// [`Output::Enlist`] was done, or not.
+    Enlisted {
+        /// Who.
+        key: WorkerKey,
+        /// What the store said.
+        answer: Enlisted,
+    },
+    /// [`Output::Succeed`] was done; `None` if the store failed.
+    Succeeded {
+        /// The new key.
+        key: WorkerKey,
+        /// For each hold asked about, whether it moved.
+        moved: Option<Vec<bool>>,
+    },
+    /// [`Output::Retire`] was done; false if the store failed.
+    Retired {
+        /// Who.
+        key: WorkerKey,
+        /// All of it.
+        done: bool,
+    },
+    /// [`Output::Check`] was done; `None` if the store failed.
+    Checked {
+        /// Who.
+        key: WorkerKey,
+        /// For each hold asked about.
+        standings: Option<Vec<HoldStanding>>,
+    },
+}
+
+/// A worker as the store remembered it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Its key.
+    pub key: WorkerKey,
+    /// Which process used it.
+    pub nonce: Nonce,
+    /// The largest lease it was ever granted.
+    pub grant: Duration,
+    /// Its name for people.
+    pub name: String,
+}
+
+/// What the store said to an enlisting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Enlisted {
+    /// It is durable.
+    Known,
+    /// The key is terminal.
+    Terminal(HolderEnd),
+    /// Another process or registry has the key.
+    Taken,
+    /// The store failed.
+    Trouble,
+}
+
+/// What a job's row says about a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldStanding {
+    /// It stands.
+    Held,
+    /// It stands, and someone cancelled the job.
+    HeldCancelled,
+    /// It is gone.
+    Lost,
+}
+
+/// Do this for me.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Answer a heartbeat.
+    Answer {
+        /// Whose.
+        ticket: Ticket,
+        /// The worker.
+        key: WorkerKey,
+        /// What.
+        answer: Answer,
+    },
+    /// Make a worker, or a larger grant, durable. Answer: [`Input::Enlisted`].
+    Enlist {
+        /// Who.
+        key: WorkerKey,
+        /// Which process.
+        nonce: Nonce,
+        /// The largest grant.
+        grant: Duration,
+        /// Who it is.
+        profile: Profile,
+    },
+    /// Move these holds to the worker's new key and retire the former one. Answer: [`Input::Succeeded`].
+    Succeed {
+        /// The key that lapsed.
+        former: WorkerKey,
+        /// The new key.
+        key: WorkerKey,
+        /// What moves.
+        holds: Vec<Hold>,
+    },
+    /// Make the end of a worker durable, then take back everything it holds. Answer: [`Input::Retired`]. Asked again
+    /// until it is done.
+    Retire {
+        /// Who.
+        key: WorkerKey,
+        /// How it ended.
+        end: HolderEnd,
+        /// Its losses count against the jobs.
+        counted: bool,
+        /// Later than this it must not be begun but answered as not done: we were frozen after deciding it, and the
+        /// stall must be noticed first. `None` if no clock was involved.
+        not_after: Option<Instant>,
+    },
+    /// Ask the rows whether these holds stand. Answer: [`Input::Checked`].
+    Check {
+        /// Who claims to hold them.
+        key: WorkerKey,
+        /// Which; at most [`CHECK_MAX`](super::CHECK_MAX).
+        holds: Vec<Hold>,
+    },
+    /// Tell the worker at once that these binds stand.
+    Bound {
+        /// Who.
+        key: WorkerKey,
+        /// Which.
+        holds: Vec<Hold>,
+    },
+    /// Tell the worker at once to stop these; its next answers repeat it.
+    Stop {
+        /// Who.
+        key: WorkerKey,
+        /// Which.
+        stops: Vec<Stop>,
+    },
+    /// The worker has no business here any more: end its session.
+    Ended {
+        /// Who.
+        key: WorkerKey,
+        /// How.
+        end: HolderEnd,
+    },
+    /// A leave or kick was carried out, or changed nothing.
+    LeaveDone {
+        /// Whose.
+        ticket: Ticket,
+    },
+}
+
+/// A running job whose row lease is over, as the store saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The claim.
+    pub hold: Hold,
+    /// Who holds it.
+    pub holder: WorkerKey,
+    /// The registry that judges the holder; `None` if it never heartbeat.
+    pub registry: Option<RegistryId>,
+    /// The job has a heartbeat timeout: a live worker is not enough.
+    pub beats_itself: bool,
+    /// The holder is known to the passive detector, and pings.
+    pub pings: bool,
+}
+
+/// What to do with such a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The worker has it: push the row lease out.
+    Push,
+    /// Cannot be said yet: ask again soon.
+    AskAgain,
+    /// Nobody has it: take it back.
+    TakeBack,
+    /// Not ours to judge.
+    NotOurs,
+}
+
+/// A worker as people see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WorkerView {
+    /// Its key.
+    pub key: WorkerKey,
+    /// Where it is in its life.
+    pub state: WorkerState,
+    /// Who it is.
+    pub profile: Profile,
+    /// The lease granted last.
+    pub lease: Duration,
+    /// When its lease is over.
+    pub expires: Instant,
+    /// When it was first and last heard of in this life of the server.
+    pub first_heard: Option<Instant>,
+    /// See `first_heard`.
+    pub last_heard: Option<Instant>,
+    /// How many jobs it has bound.
+    pub bound: usize,
+    /// How many it was given and has not bound.
+    pub assigned: usize,
+    /// The token it must show next.
+    pub token: crate::message::Token,
+    /// It was asked to drain.
+    pub draining: bool,
+    /// Free slots, as it said.
+    pub free_slots: u32,
+    /// How late its loop runs, as it said.
+    pub lag: Duration,
+}
+
+/// Where a worker is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WorkerState {
+    /// Its first heartbeat is being made durable.
+    Joining,
+    /// Alive.
+    Active,
+    /// Known from before a restart; it has not sent its full set yet.
+    Unsynced,
+    /// Over.
+    Ended(HolderEnd),
+}

@@ -1,0 +1,219 @@
+//! The machine: what comes in, what is due, what goes out. How each input is judged is in the file of its name.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, DefaultHasher};
+
+use model::{Hold, Instant, WorkerKey};
+
+use super::bindings::{Findings, Standing};
+use super::entity::Entity;
+use super::io::{Input, Output, Restored, Terms, Ticket, WorkerView};
+use super::mutation::Mutation;
+use super::rules::Rules;
+use super::stall::StallWatch;
+use super::throttle::Throttle;
+use super::timers::{Due, Timer, Timers};
+use crate::message::Answer;
+
+/// Most leaves and kicks that wait for [`Input::Restored`]; more are answered as if they changed nothing.
+const POSTPONED_MAX: usize = 1_000;
+
+/// Found in constant time with a hasher that is the same in every process; nothing depends on the order it iterates in.
+type Workers = HashMap<WorkerKey, Box<Entity>, BuildHasherDefault<DefaultHasher>>;
+
+/// The machine. After each input or deadline, drain [`poll_output`](Self::poll_output) before the next.
+#[derive(Debug)]
+pub struct Registry {
+    pub(super) rules: Rules,
+    /// The store told who was alive.
+    pub(super) is_restored: bool,
+    pub(super) workers: Workers,
+    /// How many are joining or active.
+    pub(super) alive: usize,
+    /// How many are active.
+    pub(super) active: usize,
+    /// Durable ends, oldest first, and when each is forgotten.
+    pub(super) remembered: VecDeque<(Instant, WorkerKey)>,
+    pub(super) throttle: Throttle,
+    pub(super) timers: Timers,
+    pub(super) watch: StallWatch,
+    /// Leaves and kicks from before the store told who was alive.
+    postponed: Vec<Input>,
+    pub(super) outbox: Outbox,
+}
+
+impl Registry {
+    /// Knows nobody until [`Input::Restored`].
+    pub fn new(terms: Terms) -> Self {
+        Self::with(terms, None)
+    }
+
+    /// A registry with a deliberate bug, to show that tests notice it.
+    pub fn broken(terms: Terms, mutation: Mutation) -> Self {
+        Self::with(terms, Some(mutation))
+    }
+
+    fn with(terms: Terms, mutation: Option<Mutation>) -> Self {
+        Registry {
+            throttle: Throttle::new(terms.registrations_per_second),
+            rules: Rules { terms, mutation },
+            is_restored: false,
+            workers: Workers::default(),
+            alive: 0,
+            active: 0,
+            remembered: VecDeque::new(),
+            timers: Timers::default(),
+            watch: StallWatch::default(),
+            postponed: Vec::new(),
+            outbox: Outbox::default(),
+        }
+    }
+
+    /// Something happened.
+    pub fn handle(&mut self, now: Instant, input: Input) {
+        self.notice_stall(now);
+        match input {
+            Input::Restored(known) => self.restore(now, known),
+            Input::Heartbeat { ticket, beat } => self.heartbeat(now, ticket, beat),
+            Input::Bind { key, nonce, binds } => self.bind(&key, nonce, binds),
+            Input::Leave { ticket, .. } | Input::Kick { ticket, .. } if !self.is_restored => {
+                if self.postponed.len() < POSTPONED_MAX {
+                    self.postponed.push(input);
+                } else {
+                    self.outbox.leave_done(ticket);
+                }
+            }
+            Input::Leave { ticket, key, nonce, all_stopped } => {
+                self.leave(now, ticket, key, nonce, all_stopped);
+            }
+            Input::Kick { ticket, key } => self.kick(now, ticket, key),
+            Input::Granted { key, holds, start: _ } => self.granted(&key, holds),
+            Input::Settled { key, holds } => self.settled(&key, &holds),
+            Input::Cancel { key, hold } => self.cancel(key, hold),
+            Input::Drain { key } => self.drain(&key),
+            Input::Enlisted { key, answer } => self.enlisted(now, key, answer),
+            Input::Succeeded { key, moved } => self.succeeded(now, key, moved),
+            Input::Retired { key, done } => self.retired(now, key, done),
+            Input::Checked { key, standings } => self.checked(now, key, standings),
+        }
+    }
+
+    /// Wake me then; a time that is past means now.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let forget_at = self.remembered.front().map(|(at, _)| *at);
+        [self.watch.next_tick(), self.timers.next(), forget_at].into_iter().flatten().min()
+    }
+
+    /// It is then: judges who is due.
+    pub fn handle_deadline(&mut self, now: Instant) {
+        self.notice_stall(now);
+        self.watch.tick(now);
+        while let Some(due) = self.timers.pop_due(now) {
+            self.fire(now, due);
+        }
+        self.forget_ended(now);
+    }
+
+    /// Do this for me; drain until `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        self.outbox.outputs.pop_front()
+    }
+
+    /// One worker, ended ones included while they are remembered.
+    pub fn worker(&self, key: &WorkerKey) -> Option<WorkerView> {
+        self.workers.get(key).map(|worker| worker.view(key))
+    }
+
+    /// All workers, by key, ended ones included while they are remembered.
+    pub fn workers(&self) -> Vec<WorkerView> {
+        let mut views: Vec<WorkerView> = self.workers.iter().map(|(key, worker)| worker.view(key)).collect();
+        views.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        views
+    }
+
+    /// What this worker says it holds, in the order of job ids, at most `limit`: also what is still being checked, and what
+    /// it was told to stop and has not let go of yet.
+    pub fn bound(&self, key: &WorkerKey, limit: usize) -> Vec<Hold> {
+        self.workers.get(key).map(|worker| worker.bindings.holds().take(limit).collect()).unwrap_or_default()
+    }
+
+    /// True if this worker lives, says that it has this hold, and the hold stands.
+    pub fn is_bound(&self, key: &WorkerKey, hold: Hold) -> bool {
+        self.workers.get(key).is_some_and(|worker| worker.bindings.standing(hold) == Some(Standing::Held))
+    }
+
+    /// How many workers live, unsynced ones included.
+    pub fn active_count(&self) -> usize {
+        self.active
+    }
+
+    /// How often we stood still ourselves, and gave every worker that time back.
+    pub fn stalls(&self) -> u64 {
+        self.watch.stalls()
+    }
+
+    fn restore(&mut self, now: Instant, known: Vec<Restored>) {
+        self.is_restored = true;
+        for known in known {
+            let key = known.key.clone();
+            if self.workers.contains_key(&key) {
+                continue;
+            }
+            let worker = Entity::restored(now, &self.rules, known);
+            self.timers.arm(worker.lease_timer, Timer::Lease, key.clone());
+            self.workers.insert(key, Box::new(worker));
+            self.count_alive(now, 1);
+            self.active += 1;
+        }
+        for input in std::mem::take(&mut self.postponed) {
+            self.handle(now, input);
+        }
+    }
+
+    fn fire(&mut self, now: Instant, due: Due) {
+        match due.timer {
+            Timer::Lease => self.lease_due(now, due),
+            Timer::Retire => self.retire_due(now, due),
+            Timer::Check => self.check_due(due),
+            Timer::Succeed => self.succeed_due(now, due),
+            Timer::Unmark => self.unmark_due(now, due),
+        }
+    }
+}
+
+/// What goes out, in order.
+#[derive(Debug, Default)]
+pub(super) struct Outbox {
+    outputs: VecDeque<Output>,
+}
+
+impl Outbox {
+    pub(super) fn push(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn answer(&mut self, ticket: Ticket, key: WorkerKey, answer: Answer) {
+        self.push(Output::Answer { ticket, key, answer });
+    }
+
+    pub(super) fn leave_done(&mut self, ticket: Ticket) {
+        self.push(Output::LeaveDone { ticket });
+    }
+
+    /// Tells a worker at once how its binds stand.
+    pub(super) fn tell(&mut self, key: &WorkerKey, findings: Findings) {
+        if !findings.bound.is_empty() {
+            self.push(Output::Bound { key: key.clone(), holds: findings.bound });
+        }
+        if !findings.stops.is_empty() {
+            self.push(Output::Stop { key: key.clone(), stops: findings.stops });
+        }
+    }
+
+    /// Asks the rows about the next of this worker's binds that we have no record of, if there are any.
+    pub(super) fn check(&mut self, key: &WorkerKey, worker: &mut Entity) {
+        if let Some(holds) = worker.bindings.next_check() {
+            self.push(Output::Check { key: key.clone(), holds });
+        }
+    }
+}

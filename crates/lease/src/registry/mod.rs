@@ -1,0 +1,44 @@
+//! The registry of workers: who is alive, by the server's clock and by nobody else's word.
+//!
+//! ```text
+//!            first heartbeat          durable                 lease over, left, kicked, succeeded
+//!   (none) ───────────────► Joining ─────────► Active ────────────────────────────────────► Ended ──► (none)
+//!                                                 ▲                                   durable, then
+//!   (restored from the store) ───► Unsynced ──────┘                                   remembered a while
+//!                                   full set, checked
+//! ```
+//!
+//! A worker that heartbeats keeps everything it has bound; what it costs does not depend on how much that is. A row lease
+//! that runs out is only a question, put to [`Registry::verify`]. The registry reads no clock and no store: a driver tells
+//! it what happened and carries out what it says.
+
+mod backoff;
+mod bindings;
+mod checks;
+mod ending;
+mod entity;
+mod heartbeat;
+mod holds;
+mod io;
+mod machine;
+mod mutation;
+mod refused;
+mod rules;
+mod stall;
+mod stops;
+mod succession;
+#[cfg(test)]
+mod tests;
+mod throttle;
+mod timers;
+mod verify;
+
+pub use self::io::{
+    Enlisted, HoldStanding, Input, Output, Restored, Row, Terms, Ticket, Verdict, WorkerState, WorkerView,
+};
+pub use self::machine::Registry;
+pub use self::mutation::Mutation;
+pub use self::stops::STOPS_MAX;
+
+/// Most holds in one [`Output::Check`].
+pub const CHECK_MAX: usize = 1_000;

@@ -1,0 +1,90 @@
+//! Deliberate bugs. The tests are only worth their name if they notice each of them.
+
+/// A deliberate bug. Only tests and the simulator switch one on, with [`Registry::broken`](super::Registry::broken).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Mutation {
+    /// A shorter grant takes back what a longer one promised.
+    ExpiresMovesEarlier,
+    /// A heartbeat with a wrong token renews the lease.
+    RenewOnMismatch,
+    /// A heartbeat with a wrong token counts as applied, so its repeat is skipped.
+    DeltasClearedOnMismatch,
+    /// A restored worker's lease is over at once.
+    RestartGraceSkipped,
+    /// Rows are judged before the store told who is alive.
+    JudgedBeforeRestored,
+    /// Rows of another registry count as held by nobody.
+    NonOwnerJudges,
+    /// What a restored worker has not told yet counts as not held.
+    UnsyncedIsNotBound,
+    /// A full set removes what was bound after it was taken.
+    FullSetUndoesLaterBind,
+    /// The time that we stood still counts against the workers.
+    OwnStallIgnored,
+    /// Two processes with one key are taken for one.
+    NonceIgnored,
+    /// A worker that ended is answered as if it lived.
+    EndedIsRevived,
+    /// A bind that comes after the job was taken back is accepted.
+    RefusedMarkForgotten,
+    /// Rows of an ended worker are taken back before its end is durable.
+    RetireNotDurableFirst,
+    /// A retirement that failed is not asked for again.
+    RetireAskedOnce,
+    /// A retirement that was decided by the clock may be carried out however late.
+    RetireWithoutNotAfter,
+    /// A larger lease is granted before the store knows it.
+    LargerGrantNotDurable,
+    /// A delayed bind brings back what was unbound.
+    UnbindNotFinal,
+    /// Unbinds apply before binds.
+    UnbindsBeforeBinds,
+    /// A bind is acknowledged before its row was read.
+    BoundBeforeChecked,
+    /// A bind without a record of ours is never checked.
+    BindNotChecked,
+    /// Different sets go unnoticed.
+    DigestIgnored,
+    /// A stop is told only once.
+    StopToldOnce,
+    /// Known workers wait in the line of the new ones.
+    KnownWorkersThrottled,
+    /// A former key expires while its holds are being moved.
+    FormerExpires,
+    /// A worker that leaves while jobs run loses them at once.
+    LeaveIgnoresRunningJobs,
+}
+
+impl Mutation {
+    /// All of them.
+    pub const ALL: [Mutation; 25] = {
+        use Mutation::*;
+        [
+            ExpiresMovesEarlier,
+            RenewOnMismatch,
+            DeltasClearedOnMismatch,
+            RestartGraceSkipped,
+            JudgedBeforeRestored,
+            NonOwnerJudges,
+            UnsyncedIsNotBound,
+            FullSetUndoesLaterBind,
+            OwnStallIgnored,
+            NonceIgnored,
+            EndedIsRevived,
+            RefusedMarkForgotten,
+            RetireNotDurableFirst,
+            RetireAskedOnce,
+            RetireWithoutNotAfter,
+            LargerGrantNotDurable,
+            UnbindNotFinal,
+            UnbindsBeforeBinds,
+            BoundBeforeChecked,
+            BindNotChecked,
+            DigestIgnored,
+            StopToldOnce,
+            KnownWorkersThrottled,
+            FormerExpires,
+            LeaveIgnoresRunningJobs,
+        ]
+    };
+}

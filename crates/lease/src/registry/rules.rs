@@ -1,0 +1,42 @@
+//! The registry's terms as rules, with the one deliberate bug that a test may have switched on.
+
+use std::time::Duration;
+
+use model::Instant;
+
+use super::io::Terms;
+use super::mutation::Mutation;
+use crate::clock_rule;
+
+/// What every judgement goes by.
+#[derive(Debug)]
+pub(super) struct Rules {
+    pub(super) terms: Terms,
+    pub(super) mutation: Option<Mutation>,
+}
+
+impl Rules {
+    /// True when this bug is switched on.
+    pub(super) fn has(&self, mutation: Mutation) -> bool {
+        self.mutation == Some(mutation)
+    }
+
+    /// The lease for this wish.
+    pub(super) fn grant(&self, wish: Duration) -> Duration {
+        if wish.is_zero() {
+            return self.terms.lease_default;
+        }
+        wish.max(self.terms.lease_min).min(self.terms.lease_max)
+    }
+
+    /// When a lease is over that was renewed now.
+    pub(super) fn expires(&self, before: Instant, now: Instant, lease: Duration) -> Instant {
+        let before = if self.has(Mutation::ExpiresMovesEarlier) { Instant::ZERO } else { before };
+        clock_rule::expires(before, now, lease, self.terms.rate_error)
+    }
+
+    /// When a worker's time is over that must find us again after a restart or a stall of ours.
+    pub(super) fn grace(&self, now: Instant, largest_grant: Duration) -> Instant {
+        now + self.terms.rate_error.longer(largest_grant)
+    }
+}

@@ -1,0 +1,100 @@
+//! The cases notice every deliberate bug, and the case that is about it is among those that do.
+
+use std::panic;
+
+use super::{
+    Bug, Case, answers, binding, bounds, checking, ending, grants, restart, succession, verification,
+};
+use crate::registry::Mutation;
+
+/// Which case must notice which bug.
+const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
+    use Mutation::*;
+    [
+        (ExpiresMovesEarlier, &["expires_never_moves_earlier"]),
+        (RenewOnMismatch, &["mismatch_never_renews"]),
+        (DeltasClearedOnMismatch, &["changes_survive_a_mismatch"]),
+        (RestartGraceSkipped, &["restored_worker_has_its_largest_grant_to_find_us"]),
+        (JudgedBeforeRestored, &["nobody_is_judged_before_the_store_was_read"]),
+        (NonOwnerJudges, &["row_of_another_registry_is_not_ours_to_judge"]),
+        (
+            UnsyncedIsNotBound,
+            &["unsynced_worker_is_asked_about_again", "restored_worker_is_unsynced_until_every_row_was_read"],
+        ),
+        (FullSetUndoesLaterBind, &["full_set_does_not_undo_a_later_bind"]),
+        (
+            OwnStallIgnored,
+            &["own_stall_is_given_back_before_anybody_is_judged", "stall_is_noticed_by_whatever_comes_first"],
+        ),
+        (
+            NonceIgnored,
+            &[
+                "second_process_with_one_key_changes_nothing",
+                "second_process_is_told_while_the_first_joins",
+                "early_bind_of_somebody_else_is_ignored",
+                "leave_with_another_nonce_changes_nothing",
+            ],
+        ),
+        (EndedIsRevived, &["heartbeat_after_the_end_is_inactive"]),
+        (
+            RefusedMarkForgotten,
+            &[
+                "refused_bind_is_lost_even_with_a_record",
+                "refused_bind_is_lost_even_if_its_row_still_says_held",
+            ],
+        ),
+        (RetireNotDurableFirst, &["ended_worker_is_taken_back_from_once_that_is_durable"]),
+        (RetireAskedOnce, &["retirement_is_asked_for_until_it_is_done"]),
+        (RetireWithoutNotAfter, &["silent_worker_expires_when_its_lease_is_over"]),
+        (LargerGrantNotDurable, &["larger_grant_is_durable_before_it_is_answered"]),
+        (UnbindNotFinal, &["delayed_early_bind_does_not_undo_an_unbind"]),
+        (UnbindsBeforeBinds, &["binds_apply_before_unbinds"]),
+        (BoundBeforeChecked, &["early_bind_without_a_record_is_acknowledged_when_its_row_says_so"]),
+        (BindNotChecked, &["bind_without_a_record_is_checked"]),
+        (DigestIgnored, &["different_sets_are_noticed_and_healed"]),
+        (
+            StopToldOnce,
+            &["stop_is_repeated_until_the_hold_is_unbound", "cancelled_job_is_stopped_until_it_is_unbound"],
+        ),
+        (KnownWorkersThrottled, &["known_workers_are_never_throttled"]),
+        (FormerExpires, &["former_cannot_expire_while_its_holds_move"]),
+        (LeaveIgnoresRunningJobs, &["worker_that_leaves_while_jobs_run_is_only_silent"]),
+    ]
+};
+
+fn cases() -> impl Iterator<Item = &'static Case> {
+    let files = [
+        answers::CASES,
+        binding::CASES,
+        bounds::CASES,
+        checking::CASES,
+        ending::CASES,
+        grants::CASES,
+        restart::CASES,
+        succession::CASES,
+        verification::CASES,
+    ];
+    files.into_iter().flatten()
+}
+
+fn fails(name: &str, bug: Bug) -> bool {
+    let (_, case) = cases().find(|(it, _)| *it == name).expect("the table names cases");
+    panic::catch_unwind(|| case(bug)).is_err()
+}
+
+#[test]
+fn every_bug_is_noticed_by_the_cases_that_are_about_it() {
+    let mut missed = Vec::new();
+    for (mutation, expected) in NOTICED_BY {
+        for case in expected {
+            assert!(!fails(case, None), "{case} fails without a bug");
+            if !fails(case, Some(mutation)) {
+                missed.push(format!("{mutation:?} by {case}"));
+            }
+        }
+    }
+    assert_eq!(missed, Vec::<String>::new(), "each bug must be noticed by the cases that are about it");
+    for mutation in Mutation::ALL {
+        assert!(NOTICED_BY.iter().any(|(other, _)| *other == mutation), "{mutation:?} is not in the table");
+    }
+}

@@ -1,0 +1,453 @@
+//! A small world for the laws: workers, a network that loses, doubles and reorders, a store that is slow and fails, and a
+//! server that stands still and restarts.
+
+mod laws;
+mod store;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use model::{Hold, HolderEnd, Instant, Nonce, WorkerKey};
+
+use self::laws::Laws;
+use self::store::{Asked, Store};
+use super::Bug;
+use super::desk::{millis, registry, row, terms};
+use super::peer::{Peer, hold};
+use super::splitmix::SplitMix;
+use crate::clock_rule::{RateError, hold_until};
+use crate::message::{Answer, Change, Generation, Heartbeat, Stop, StopOrder};
+use crate::registry::{Input, Output, Registry, Row, Ticket, Verdict, WorkerState};
+
+/// What is on its way.
+#[derive(Clone, Debug)]
+enum Packet {
+    Beat { node: usize, number: u64, beat: Box<Heartbeat> },
+    Answer { node: usize, number: u64, change: u64, answer: Answer },
+    Early { key: WorkerKey, nonce: Nonce, binds: Vec<Change> },
+    Stop { key: WorkerKey, stops: Vec<Stop> },
+    Assign { key: WorkerKey, hold: Hold },
+}
+
+/// What the store was asked, and its answer once it came to it.
+struct Request {
+    asked: Asked,
+    answer: Option<Input>,
+}
+
+/// A heartbeat that the server has read and not answered.
+struct Unanswered {
+    node: usize,
+    number: u64,
+    change: u64,
+    unbinds: Vec<Hold>,
+}
+
+/// A worker process.
+struct Node {
+    peer: Peer,
+    keys: u32,
+    /// The last heartbeat, and when it was sent.
+    number: u64,
+    sent_at: Instant,
+    /// Until when it may act on its lease.
+    hold_until: Option<Instant>,
+}
+
+pub(super) struct World {
+    rng: SplitMix,
+    bug: Bug,
+    now: Instant,
+    generation: u64,
+    registry: Registry,
+    nodes: Vec<Node>,
+    packets: Vec<Packet>,
+    store: Store,
+    requests: Vec<Request>,
+    unanswered: BTreeMap<Ticket, Unanswered>,
+    next_ticket: u64,
+    next_job: u64,
+    laws: Laws,
+}
+
+impl World {
+    pub(super) fn new(seed: u64, bug: Bug) -> Self {
+        let mut rng = SplitMix::new(seed);
+        let now = Instant::from_millis(5_000_000);
+        let node = |index: u64| {
+            let peer = Peer { nonce: Nonce::new(index), ..Peer::new(&format!("n{index}-0")) };
+            Node { peer, keys: 0, number: 0, sent_at: now, hold_until: None }
+        };
+        let nodes = (0..1 + rng.below(2)).map(node).collect();
+        let mut world = World {
+            rng,
+            bug,
+            now,
+            generation: 9,
+            registry: registry(terms(), bug),
+            nodes,
+            packets: Vec::new(),
+            store: Store::default(),
+            requests: Vec::new(),
+            unanswered: BTreeMap::new(),
+            next_ticket: 0,
+            next_job: 0,
+            laws: Laws::default(),
+        };
+        world.tell(Input::Restored(Vec::new()));
+        world
+    }
+
+    pub(super) fn step(&mut self) {
+        match self.rng.below(100) {
+            0..20 => {
+                let node = self.any_node();
+                self.send_beat(node);
+            }
+            20..50 => self.deliver(),
+            50..54 => self.lose_or_double(),
+            54..64 => self.claim(),
+            64..68 => self.finish(),
+            68..78 => self.execute(),
+            78..86 => self.answer(),
+            86..88 => self.fail(),
+            88..92 => self.verify_any(),
+            92 => self.cancel(),
+            93..97 => self.pass_time(),
+            97 => self.now = self.now + millis(self.rng.below(40_000)),
+            98 => self.restart(),
+            _ => self.leave_or_kick(),
+        }
+        self.laws.check(&self.registry);
+    }
+
+    /// Faults stop: everything arrives and is answered. Law: in the end everybody agrees on who holds what.
+    pub(super) fn settle(&mut self) {
+        for _ in 0..60 {
+            for node in 0..self.nodes.len() {
+                self.send_beat(node);
+            }
+            self.run_dry();
+            for hold in self.store.running() {
+                self.verify(hold, false);
+            }
+            self.run_dry();
+            self.advance(millis(700));
+        }
+        for node in &self.nodes {
+            let key = &node.peer.key;
+            let state = self.registry.worker(key).map(|view| view.state);
+            assert_eq!(state, Some(WorkerState::Active), "a healthy worker is known");
+            let held: Vec<Hold> = node.peer.held.iter().copied().collect();
+            assert_eq!(self.registry.bound(key, usize::MAX), held, "the registry's set is the worker's");
+            assert_eq!(self.store.held_by(key), held, "and the rows'");
+            assert!(held.iter().all(|hold| self.registry.is_bound(key, *hold)));
+            assert!(!node.peer.wants_full, "nothing is left to tell");
+        }
+        let alive: BTreeSet<&WorkerKey> = self.nodes.iter().map(|node| &node.peer.key).collect();
+        for hold in self.store.running() {
+            assert!(self.store.holder(hold).is_some_and(|holder| alive.contains(holder)), "held by the dead");
+        }
+    }
+
+    fn run_dry(&mut self) {
+        while !self.packets.is_empty() || !self.requests.is_empty() {
+            self.deliver();
+            self.execute();
+            self.answer();
+        }
+    }
+
+    fn send_beat(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        if node.hold_until.is_some_and(|until| until <= self.now) {
+            // Its lease is over by its own clock: it never uses that key again.
+            node.keys += 1;
+            node.peer = node.peer.successor(&format!("n{index}-{}", node.keys));
+            node.hold_until = None;
+        }
+        if self.rng.percent(5) {
+            node.peer.lease = millis(1_000 * (1 + self.rng.below(40)));
+        }
+        node.number += 1;
+        node.sent_at = self.now;
+        self.packets.push(Packet::Beat {
+            node: index,
+            number: node.number,
+            beat: Box::new(node.peer.beat()),
+        });
+    }
+
+    fn lose_or_double(&mut self) {
+        let Some(packet) = self.take_packet() else { return };
+        if self.rng.percent(50) && !matches!(packet, Packet::Assign { .. }) {
+            self.packets.extend([packet.clone(), packet]);
+        }
+    }
+
+    fn deliver(&mut self) {
+        match self.take_packet() {
+            None => {}
+            Some(Packet::Beat { node, number, beat }) => {
+                let ticket = self.ticket();
+                let unbinds = beat.unbinds.iter().map(|it| it.hold).collect();
+                let waiting = Unanswered { node, number, change: beat.change, unbinds };
+                self.unanswered.insert(ticket, waiting);
+                self.tell(Input::Heartbeat { ticket, beat: *beat });
+            }
+            Some(Packet::Early { key, nonce, binds }) => self.tell(Input::Bind { key, nonce, binds }),
+            Some(Packet::Answer { node, number, change, answer }) => self.hear(node, number, change, &answer),
+            Some(Packet::Stop { key, stops }) => {
+                if let Some(node) = self.nodes.iter().position(|node| node.peer.key == key) {
+                    stops.iter().for_each(|stop| self.obey(node, *stop));
+                }
+            }
+            Some(Packet::Assign { key, hold }) => {
+                let Some(node) = self.nodes.iter_mut().find(|node| node.peer.key == key) else { return };
+                let bind = node.peer.bind(hold);
+                if self.rng.percent(60) {
+                    let nonce = node.peer.nonce;
+                    self.packets.push(Packet::Early { key, nonce, binds: vec![bind] });
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, index: usize, number: u64, change: u64, answer: &Answer) {
+        let node = &mut self.nodes[index];
+        if node.number != number {
+            return;
+        }
+        node.peer.hear(change, answer);
+        match answer {
+            Answer::Ok(ack) => {
+                let until = hold_until(node.sent_at, ack.lease, RateError::DEFAULT);
+                node.hold_until = node.hold_until.max(Some(until));
+                ack.stops.iter().for_each(|stop| self.obey(index, *stop));
+            }
+            Answer::Inactive { .. } => self.start_over(index),
+            _ => {}
+        }
+    }
+
+    /// Everything stops, and goes on under a new key.
+    fn start_over(&mut self, index: usize) {
+        let node = &mut self.nodes[index];
+        self.laws.ended(&node.peer.key);
+        node.keys += 1;
+        node.hold_until = None;
+        let nonce = node.peer.nonce;
+        node.peer = Peer { nonce, ..Peer::new(&format!("n{index}-{}", node.keys)) };
+    }
+
+    fn obey(&mut self, index: usize, stop: Stop) {
+        if !self.nodes[index].peer.held.contains(&stop.hold) {
+            return;
+        }
+        match stop.reason {
+            StopOrder::Lost => self.let_go(index, stop.hold),
+            StopOrder::Cancelled => self.report(index, stop.hold),
+        }
+    }
+
+    fn let_go(&mut self, index: usize, hold: Hold) {
+        self.nodes[index].peer.unbind(hold);
+        self.laws.let_go(hold);
+    }
+
+    fn report(&mut self, index: usize, hold: Hold) {
+        let key = self.nodes[index].peer.key.clone();
+        if self.store.finish(&key, hold) {
+            self.tell(Input::Settled { key, holds: vec![hold] });
+        }
+        self.let_go(index, hold);
+    }
+
+    fn finish(&mut self) {
+        let index = self.any_node();
+        let held: Vec<Hold> = self.nodes[index].peer.held.iter().copied().collect();
+        if let Some(hold) = self.rng.pick(&held) {
+            self.report(index, hold);
+        }
+    }
+
+    fn claim(&mut self) {
+        let index = self.any_node();
+        let peer = &self.nodes[index].peer;
+        let (key, hold) = (peer.key.clone(), hold(self.next_job));
+        if peer.token.is_some() && self.store.claim(&key, hold) {
+            self.next_job += 1;
+            self.tell(Input::Granted { key: key.clone(), holds: vec![hold], start: self.next_job });
+            self.packets.push(Packet::Assign { key, hold });
+        }
+    }
+
+    fn cancel(&mut self) {
+        let Some(hold) = self.rng.pick(&self.store.running()) else { return };
+        self.store.cancel(hold);
+        let key = self.store.holder(hold).expect("just picked").clone();
+        self.tell(Input::Cancel { key, hold });
+    }
+
+    fn verify_any(&mut self) {
+        if let Some(hold) = self.rng.pick(&self.store.running()) {
+            let beats_itself = self.rng.percent(10);
+            self.verify(hold, beats_itself);
+        }
+    }
+
+    fn verify(&mut self, hold: Hold, beats_itself: bool) {
+        let key = self.store.holder(hold).expect("only running jobs are verified").clone();
+        let row = Row { holder: key.clone(), beats_itself, ..row(&self.nodes[0].peer, hold) };
+        let verdict = self.registry.verify(self.now, &[row])[0];
+        self.drain();
+        match verdict {
+            Verdict::Push => self.laws.pushed(&key, hold),
+            Verdict::TakeBack => {
+                self.laws.taken_back(&key, hold);
+                self.requests.push(Request { asked: Asked::TakeBack(key, hold), answer: None });
+            }
+            Verdict::AskAgain => {}
+            Verdict::NotOurs => panic!("{key:?} is ours"),
+        }
+    }
+
+    /// The store comes to a request. The answer travels on its own.
+    fn execute(&mut self) {
+        let Some(index) = self.any_request(|request| request.answer.is_none()) else { return };
+        self.requests[index].answer = self.store.carry_out(self.now, &self.requests[index].asked);
+        if self.requests[index].answer.is_none() {
+            self.requests.swap_remove(index);
+        }
+    }
+
+    fn answer(&mut self) {
+        let Some(index) = self.any_request(|request| request.answer.is_some()) else { return };
+        let request = self.requests.swap_remove(index);
+        self.tell(request.answer.expect("just looked"));
+    }
+
+    /// The store fails, perhaps after it committed.
+    fn fail(&mut self) {
+        let Some(index) = self.any_request(|request| matches!(request.asked, Asked::Of(_))) else { return };
+        if let Asked::Of(output) = self.requests.swap_remove(index).asked {
+            self.tell(Store::failure(output));
+        }
+    }
+
+    fn pass_time(&mut self) {
+        let most = if self.rng.percent(15) { 30_000 } else { 2_000 };
+        let span = millis(self.rng.below(most));
+        self.advance(span);
+    }
+
+    /// Time passes as on a healthy machine: deadlines are met.
+    fn advance(&mut self, span: Duration) {
+        let until = self.now + span;
+        while let Some(deadline) = self.registry.next_deadline().filter(|deadline| *deadline <= until) {
+            self.now = self.now.max(deadline);
+            self.registry.handle_deadline(self.now);
+            self.drain();
+            self.laws.check(&self.registry);
+        }
+        self.now = until;
+    }
+
+    /// A new life of the server. What it had asked and not got is lost; what the store did stays done.
+    fn restart(&mut self) {
+        self.generation += 1;
+        let mut terms = terms();
+        terms.generation = Generation(self.generation);
+        self.registry = registry(terms, self.bug);
+        for request in std::mem::take(&mut self.requests) {
+            if let Asked::TakeBack(key, hold) = request.asked {
+                self.laws.not_taken_back(key, hold);
+            }
+        }
+        self.unanswered.clear();
+        self.laws.restarted();
+        self.verify_any();
+        self.tell(Input::Restored(self.store.alive()));
+    }
+
+    fn leave_or_kick(&mut self) {
+        let (index, ticket) = (self.any_node(), self.ticket());
+        let (key, nonce) = (self.nodes[index].peer.key.clone(), Some(self.nodes[index].peer.nonce));
+        if self.rng.percent(50) {
+            return self.tell(Input::Kick { ticket, key });
+        }
+        self.start_over(index);
+        self.tell(Input::Leave { ticket, key, nonce, all_stopped: true });
+    }
+
+    fn tell(&mut self, input: Input) {
+        self.registry.handle(self.now, input);
+        self.drain();
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.registry.poll_output() {
+            match output {
+                Output::Answer { ticket, key, answer } => self.answered(ticket, &key, answer),
+                Output::Bound { key, holds } => holds.iter().for_each(|hold| self.acknowledge(&key, *hold)),
+                Output::Stop { key, stops } => {
+                    self.laws.stopped(&key, &stops);
+                    self.packets.push(Packet::Stop { key, stops });
+                }
+                Output::Ended { key, end } => {
+                    self.laws.ended(&key);
+                    let user = self.nodes.iter().find(|node| node.peer.key == key);
+                    let holds_on =
+                        user.and_then(|node| node.hold_until).is_some_and(|until| until > self.now);
+                    // Law: by the clock a worker ends here only after it has ended there.
+                    assert!(
+                        end != HolderEnd::Expired || !holds_on,
+                        "{key:?} ends before its own clock says so"
+                    );
+                }
+                Output::LeaveDone { .. } => {}
+                request => self.requests.push(Request { asked: Asked::Of(request), answer: None }),
+            }
+        }
+    }
+
+    fn answered(&mut self, ticket: Ticket, key: &WorkerKey, answer: Answer) {
+        // Nobody waits any more for what was asked of the life before.
+        let Some(Unanswered { node, number, change, unbinds }) = self.unanswered.remove(&ticket) else {
+            return;
+        };
+        if let Answer::Ok(ack) = &answer {
+            let bound = self.registry.bound(key, usize::MAX);
+            let stands = |hold: &Hold| self.registry.is_bound(key, *hold);
+            let bound: Vec<Hold> = bound.into_iter().filter(stands).collect();
+            bound.into_iter().for_each(|hold| self.acknowledge(key, hold));
+            self.laws.stopped(key, &ack.stops);
+            self.laws.unbound(key, unbinds);
+        }
+        self.packets.push(Packet::Answer { node, number, change, answer });
+    }
+
+    fn acknowledge(&mut self, key: &WorkerKey, hold: Hold) {
+        let is_held = self.nodes.iter().any(|node| node.peer.key == *key && node.peer.held.contains(&hold));
+        self.laws.acknowledge(key, hold, is_held);
+    }
+
+    fn ticket(&mut self) -> Ticket {
+        self.next_ticket += 1;
+        Ticket(self.next_ticket)
+    }
+
+    fn any_node(&mut self) -> usize {
+        self.rng.below(self.nodes.len() as u64) as usize
+    }
+
+    fn any_request(&mut self, is_meant: impl Fn(&Request) -> bool) -> Option<usize> {
+        let meant: Vec<usize> = (0..self.requests.len()).filter(|n| is_meant(&self.requests[*n])).collect();
+        self.rng.pick(&meant)
+    }
+
+    fn take_packet(&mut self) -> Option<Packet> {
+        let all: Vec<usize> = (0..self.packets.len()).collect();
+        self.rng.pick(&all).map(|index| self.packets.swap_remove(index))
+    }
+}

@@ -1,0 +1,78 @@
+//! Row leases that are over: does anybody have the job?
+//!
+//! | the holder | says it has the job | verdict |
+//! |---|---|---|
+//! | is judged by another registry | – | not ours |
+//! | joining, unsynced, or we do not know yet who was alive | – | ask again |
+//! | active | yes | push, unless the job must beat by itself: then it is lost |
+//! | active | yes, and its row is being asked | ask again |
+//! | active | no, or it was told to stop | refused from now on, then take back |
+//! | ended | – | take back, once the end is durable |
+//! | unknown | – | take back, unless it never heartbeat and pings: push |
+
+use model::Instant;
+
+use super::bindings::Standing;
+use super::entity::Stage;
+use super::io::{Output, Row, Verdict};
+use super::machine::Registry;
+use super::mutation::Mutation;
+use super::timers::{Due, Timer};
+
+impl Registry {
+    /// Judges rows whose lease is over: one verdict for each, in their order. May queue outputs.
+    pub fn verify(&mut self, now: Instant, rows: &[Row]) -> Vec<Verdict> {
+        self.notice_stall(now);
+        rows.iter().map(|row| self.verify_row(now, row)).collect()
+    }
+
+    fn verify_row(&mut self, now: Instant, row: &Row) -> Verdict {
+        if row.registry.is_some_and(|registry| registry != self.rules.terms.registry) {
+            let judges = self.rules.has(Mutation::NonOwnerJudges);
+            return if judges { Verdict::TakeBack } else { Verdict::NotOurs };
+        }
+        if !self.is_restored && !self.rules.has(Mutation::JudgedBeforeRestored) {
+            return Verdict::AskAgain;
+        }
+        let Some(worker) = self.workers.get_mut(&row.holder) else {
+            return match row.registry {
+                None if row.pings => Verdict::Push,
+                _ => Verdict::TakeBack,
+            };
+        };
+        match &worker.stage {
+            Stage::Joining(_) => return Verdict::AskAgain,
+            Stage::Ended { farewell, .. } => {
+                let is_durable = farewell.is_none() || self.rules.has(Mutation::RetireNotDurableFirst);
+                return if is_durable { Verdict::TakeBack } else { Verdict::AskAgain };
+            }
+            Stage::Active(_) => {
+                if !worker.is_synced() && !self.rules.has(Mutation::UnsyncedIsNotBound) {
+                    return Verdict::AskAgain;
+                }
+            }
+        }
+        match worker.bindings.standing(row.hold) {
+            Some(Standing::Checking) => return Verdict::AskAgain,
+            Some(Standing::Held) if !row.beats_itself => return Verdict::Push,
+            Some(Standing::Held) => {
+                let stops = vec![worker.bindings.lose(row.hold)];
+                self.outbox.push(Output::Stop { key: row.holder.clone(), stops });
+            }
+            Some(Standing::Lost) | None => {}
+        }
+        // The worker may be about to bind it, and must not before the row has moved.
+        if let Some(at) = worker.bindings.refuse(now, row.hold) {
+            self.timers.arm(at, Timer::Unmark, row.holder.clone());
+        }
+        Verdict::TakeBack
+    }
+
+    /// Refused marks are old.
+    pub(super) fn unmark_due(&mut self, now: Instant, due: Due) {
+        let Some(worker) = self.workers.get_mut(&due.key) else { return };
+        if let Some(at) = worker.bindings.sweep_refused(now, due.at) {
+            self.timers.arm(at, Timer::Unmark, due.key);
+        }
+    }
+}

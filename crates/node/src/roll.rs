@@ -1,0 +1,227 @@
+//! The roll of workers: the registry machine, those who wait for its answers, and doing what it says.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease::clock_rule::RateError;
+use lease::message::{Answer, Generation};
+use lease::registry::{Input, Output, Registry, Restored, Row, Terms, Ticket, Verdict};
+use model::{HolderEnd, Instant, Limits, WorkerKey};
+use rpc::{lease_convert, wire};
+use schedule::dispatch::SessionId;
+use store::Expired;
+use tokio::sync::oneshot;
+use tracing::{debug, info};
+
+use crate::api::Api;
+use crate::event::{Leave, Reply, RollEvent};
+use crate::roll_duties;
+use crate::rounds::Judged;
+
+/// How long ended workers are shown to people from memory; the store remembers them longer.
+const REMEMBER_ENDED: Duration = Duration::from_secs(600);
+/// An answer that is owed for longer than this will not come: its worker has asked again since.
+const WAIT_MAX: Duration = Duration::from_secs(60);
+
+pub(crate) struct Roll {
+    api: Arc<Api>,
+    registry: Registry,
+    last_ticket: u64,
+    /// Who waits for an answer, oldest first.
+    waiting: BTreeMap<Ticket, (Instant, Waiting)>,
+}
+
+enum Waiting {
+    Heartbeat(Reply),
+    Leave(oneshot::Sender<()>),
+}
+
+impl Roll {
+    pub(crate) fn new(api: Arc<Api>) -> Self {
+        let terms = Terms {
+            registry: api.config.registry,
+            generation: Generation(api.generation),
+            lease_default: api.config.lease_default,
+            lease_min: Limits::LEASE_MIN,
+            lease_max: Limits::WORKER_LEASE_MAX,
+            rate_error: RateError::DEFAULT,
+            registrations_per_second: api.config.registrations_per_second,
+            remember_ended: REMEMBER_ENDED,
+        };
+        Roll { api, registry: Registry::new(terms), last_ticket: 0, waiting: BTreeMap::new() }
+    }
+
+    /// The workers known from before, as the store remembered them.
+    pub(crate) fn restore(&mut self, now: Instant, workers: Vec<store::Enlist>) {
+        if !workers.is_empty() {
+            info!(workers = workers.len(), "workers known from before get their lease anew");
+        }
+        let restored = workers
+            .into_iter()
+            .map(|worker| Restored {
+                key: worker.key,
+                nonce: worker.nonce,
+                grant: worker.grant,
+                name: worker.name,
+            })
+            .collect();
+        self.registry.handle(now, Input::Restored(restored));
+    }
+
+    pub(crate) fn hear(&mut self, now: Instant, event: RollEvent) {
+        match event {
+            RollEvent::Heartbeat { reply, beat } => {
+                let ticket = self.wait(now, Waiting::Heartbeat(reply));
+                self.registry.handle(now, Input::Heartbeat { ticket, beat: *beat });
+            }
+            RollEvent::Leave { leave, done } => {
+                let ticket = self.wait(now, Waiting::Leave(done));
+                let input = match leave {
+                    Leave::Own { key, nonce, all_stopped } => {
+                        Input::Leave { ticket, key, nonce, all_stopped }
+                    }
+                    Leave::Kicked { key } => Input::Kick { ticket, key },
+                };
+                self.registry.handle(now, input);
+            }
+            RollEvent::Told(input) => self.registry.handle(now, *input),
+            RollEvent::Show { key, jobs_max, reply } => {
+                let view = self.registry.worker(&key);
+                let _ = reply.send(view.map(|view| (view, self.registry.bound(&key, jobs_max))));
+            }
+            RollEvent::List { reply } => drop(reply.send(self.registry.workers())),
+        }
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.registry.next_deadline()
+    }
+
+    pub(crate) fn handle_deadline(&mut self, now: Instant) {
+        self.registry.handle_deadline(now);
+        self.waiting.retain(|_, (since, _)| now.since(*since) < WAIT_MAX);
+    }
+
+    /// Judges rows whose lease is over by what is known of their holders.
+    pub(crate) fn judge(&mut self, now: Instant, expired: Vec<Expired>) -> Judged {
+        let rows: Vec<Row> = expired
+            .iter()
+            .map(|row| Row {
+                hold: row.hold,
+                holder: row.holder.clone(),
+                registry: row.registry,
+                beats_itself: row.beats_itself,
+                pings: self.api.pingers.is_alive(&row.holder),
+            })
+            .collect();
+        let verdicts = self.registry.verify(now, &rows);
+        let mut judged = Judged { found: expired.len(), ..Judged::default() };
+        for (row, verdict) in expired.into_iter().zip(verdicts) {
+            match verdict {
+                Verdict::Push => judged.push.push(row),
+                Verdict::AskAgain => judged.ask_again.push(row),
+                Verdict::TakeBack => judged.take_back.push(row),
+                Verdict::NotOurs => {}
+            }
+        }
+        judged
+    }
+
+    /// Does what the registry says. Answers the sessions that have no business here any more.
+    pub(crate) fn act(&mut self) -> Vec<SessionId> {
+        let mut ended = Vec::new();
+        while let Some(output) = self.registry.poll_output() {
+            let api = Arc::clone(&self.api);
+            match output {
+                Output::Answer { ticket, key, answer } => self.answer(ticket, &key, &answer),
+                Output::LeaveDone { ticket } => {
+                    if let Some((_, Waiting::Leave(done))) = self.waiting.remove(&ticket) {
+                        let _ = done.send(());
+                    }
+                }
+                Output::Bound { key, holds } => {
+                    let bound = holds.into_iter().map(lease_convert::hold_to_wire).collect();
+                    self.tell(&key, wire::ServerFrame { bound, ..Default::default() });
+                }
+                Output::Stop { key, stops } => {
+                    let stops = stops.iter().map(lease_convert::stop_to_wire).collect();
+                    self.tell(&key, wire::ServerFrame { stops, ..Default::default() });
+                }
+                Output::Ended { key, end } => ended.extend(self.end(&key, end)),
+                Output::Enlist { key, nonce, grant, profile } => {
+                    let worker = store::Enlist {
+                        key,
+                        nonce,
+                        registry: Some(self.api.config.registry),
+                        grant,
+                        name: profile.name,
+                    };
+                    tokio::spawn(roll_duties::enlist(api, worker));
+                }
+                Output::Succeed { former, key, holds } => {
+                    tokio::spawn(roll_duties::succeed(api, former, key, holds));
+                }
+                Output::Retire { key, end, counted, not_after } => {
+                    let silent_since = self.registry.worker(&key).and_then(|worker| worker.last_heard);
+                    tokio::spawn(roll_duties::retire(api, key, end, counted, not_after, silent_since));
+                }
+                Output::Check { key, holds } => {
+                    tokio::spawn(roll_duties::check(api, key, holds));
+                }
+            }
+        }
+        ended
+    }
+
+    fn wait(&mut self, now: Instant, waiting: Waiting) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        self.waiting.insert(ticket, (now, waiting));
+        ticket
+    }
+
+    fn answer(&mut self, ticket: Ticket, key: &WorkerKey, answer: &Answer) {
+        self.api.metrics.count_heartbeat(answer);
+        match answer {
+            Answer::Ok(_) => {}
+            Answer::Inactive { why } => info!(worker = %key, why = why.sentence(), "heartbeat of a dead key"),
+            Answer::Mismatch { .. } => debug!(worker = %key, "heartbeat with another token"),
+            Answer::NotOwner { .. } => debug!(worker = %key, "heartbeat for another registry"),
+            Answer::Later { why, .. } => {
+                debug!(worker = %key, why = lease_convert::later_sentence(*why), "first heartbeat put off");
+            }
+        }
+        let Some((_, Waiting::Heartbeat(reply))) = self.waiting.remove(&ticket) else { return };
+        match reply {
+            Reply::Call(reply) => drop(reply.send(answer.clone())),
+            Reply::Stream { session, number } => {
+                let was_leased = session.is_leased();
+                if matches!(answer, Answer::Ok(_)) {
+                    session.note_leased();
+                }
+                if !(was_leased && self.api.faults.drops_answer()) {
+                    let heartbeat = Some(lease_convert::answer_to_wire(number, answer));
+                    // A full outbox loses the answer: the worker asks again, and a mismatch puts it right.
+                    session.offer(wire::ServerFrame { heartbeat, ..Default::default() });
+                }
+            }
+        }
+    }
+
+    fn tell(&self, key: &WorkerKey, frame: wire::ServerFrame) {
+        if let Some(session) = self.api.sessions.of_worker(key) {
+            session.offer(frame);
+        }
+    }
+
+    /// Ends the session of a worker that is over. One that left by itself still waits for our word on that.
+    fn end(&self, key: &WorkerKey, end: HolderEnd) -> Option<SessionId> {
+        info!(worker = %key, why = end.sentence(), "worker is over");
+        let session = self.api.sessions.of_worker(key)?;
+        if !end.is_left() {
+            session.close.cancel();
+        }
+        Some(session.id)
+    }
+}

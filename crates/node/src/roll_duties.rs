@@ -1,0 +1,116 @@
+//! What the roll has others do: each duty is a call or two to the store and one event back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease::registry::{Enlisted, HoldStanding, Input};
+use model::{Hold, HolderEnd, Instant, Limits, WorkerKey};
+use store::{Enlist, EnlistAnswer, Renewed};
+use tracing::warn;
+
+use crate::api::Api;
+use crate::event::{Event, RollEvent};
+
+/// Makes a worker or its larger grant durable.
+pub(crate) async fn enlist(api: Arc<Api>, worker: Enlist) {
+    let key = worker.key.clone();
+    let answer = match api.store.enlist(vec![worker]).await.as_deref() {
+        Ok([EnlistAnswer::Known]) => Enlisted::Known,
+        Ok([EnlistAnswer::Terminal(end)]) => Enlisted::Terminal(*end),
+        Ok([EnlistAnswer::Taken]) => Enlisted::Taken,
+        Ok(other) => unreachable!("one answer for each worker, not {}", other.len()),
+        Err(error) => {
+            warn!(worker = %key, %error, "cannot make the worker known");
+            Enlisted::Trouble
+        }
+    };
+    tell(&api, Input::Enlisted { key, answer }).await;
+}
+
+/// Moves what a lapsed key holds to its successor.
+pub(crate) async fn succeed(api: Arc<Api>, former: WorkerKey, key: WorkerKey, holds: Vec<Hold>) {
+    let moved = api.store.succeed(&former, &key, holds).await;
+    if let Err(error) = &moved {
+        warn!(worker = %key, %former, %error, "cannot move jobs to the worker's new key");
+    }
+    tell(&api, Input::Succeeded { key, moved: moved.ok() }).await;
+}
+
+/// Makes the end of a worker durable, then takes back everything it holds, by one statement.
+pub(crate) async fn retire(
+    api: Arc<Api>,
+    key: WorkerKey,
+    end: HolderEnd,
+    counted: bool,
+    not_after: Option<Instant>,
+    silent_since: Option<Instant>,
+) {
+    let done = if not_after.is_some_and(|at| api.clock.monotonic() > at) {
+        // Frozen since the decision: whoever has beaten meanwhile must be heard first.
+        false
+    } else {
+        let retired = async {
+            api.store.retire(&key, end).await?;
+            api.store.reap_holder(&key, counted).await
+        };
+        match retired.await {
+            Ok(mut reaped) => {
+                if let Some(since) = silent_since.filter(|_| !end.is_left()) {
+                    let silent = api.clock.monotonic().since(since);
+                    reaped.iter_mut().for_each(|job| job.late = silent);
+                }
+                api.note_reaped(&reaped).await;
+                true
+            }
+            Err(error) => {
+                warn!(worker = %key, %error, "cannot take back the worker's jobs; trying again");
+                false
+            }
+        }
+    };
+    tell(&api, Input::Retired { key, done }).await;
+}
+
+/// Asks the rows whether these holds stand, and pushes their leases out if so.
+pub(crate) async fn check(api: Arc<Api>, key: WorkerKey, holds: Vec<Hold>) {
+    let answers = api.store.renew(&key, holds, Limits::VERIFY_PUSH).await;
+    if let Err(error) = &answers {
+        warn!(worker = %key, %error, "cannot check what the worker holds; trying again");
+    }
+    let standings = answers.ok().map(|answers| answers.iter().map(standing).collect());
+    tell(&api, Input::Checked { key, standings }).await;
+}
+
+fn standing(renewed: &Renewed) -> HoldStanding {
+    match renewed {
+        Renewed::Held { cancel: false, .. } => HoldStanding::Held,
+        Renewed::Held { cancel: true, .. } => HoldStanding::HeldCancelled,
+        Renewed::Lost => HoldStanding::Lost,
+    }
+}
+
+/// A pinging holder fell silent: what it holds goes on elsewhere. Tried until it is done.
+pub(crate) async fn lose_pinger(api: Arc<Api>, key: WorkerKey) {
+    let mut pause = Duration::from_millis(100);
+    loop {
+        let lost = async {
+            api.store.retire(&key, HolderEnd::Silent).await?;
+            api.store.reap_holder(&key, true).await
+        };
+        match lost.await {
+            Ok(reaped) => return api.note_reaped(&reaped).await,
+            Err(error) => {
+                warn!(worker = %key, %error, "cannot take back a silent holder's jobs; trying again");
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = api.closing.cancelled() => return,
+        }
+        pause = (pause * 2).min(Duration::from_secs(5));
+    }
+}
+
+async fn tell(api: &Api, input: Input) {
+    api.tell(Event::Roll(RollEvent::Told(Box::new(input)))).await;
+}

@@ -1,0 +1,58 @@
+//! The rounds: rows whose lease is over are read, their holders asked about, and the rows dealt with accordingly.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Instant, Limits};
+use store::{Expired, StoreError};
+
+use crate::api::Api;
+use crate::event::Event;
+
+/// How soon a row is looked at again whose holder cannot be judged yet.
+const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// Rows by what is to be done with them.
+#[derive(Debug, Default)]
+pub(crate) struct Judged {
+    /// How many there were, those that are not ours to judge included.
+    pub(crate) found: usize,
+    /// Their worker has them.
+    pub(crate) push: Vec<Expired>,
+    /// It cannot be said yet.
+    pub(crate) ask_again: Vec<Expired>,
+    /// Nobody has them.
+    pub(crate) take_back: Vec<Expired>,
+}
+
+/// Reads rows whose lease is over.
+pub(crate) async fn read(api: Arc<Api>, limit: usize, not_after: Instant) {
+    let answer = api.store.expired(limit).await;
+    api.tell(Event::Expired { limit, not_after, answer }).await;
+}
+
+/// Deals with judged rows. Decided too long ago, nothing is taken back: we were frozen since, and holders must be heard
+/// first.
+pub(crate) async fn settle(api: Arc<Api>, judged: Judged, limit: usize, not_after: Instant) {
+    let Judged { found, push, ask_again, take_back } = judged;
+    let pass = async {
+        for (rows, by) in [(push, Limits::VERIFY_PUSH), (ask_again, ASK_AGAIN)] {
+            if !rows.is_empty() {
+                api.store.push(rows, by).await?;
+            }
+        }
+        if take_back.is_empty() {
+            return Ok(found);
+        }
+        if api.clock.monotonic() > not_after {
+            return Err(StoreError::Unavailable(
+                "the server stood still before this rescue could begin".to_owned(),
+            ));
+        }
+        let reaped = api.store.reap(take_back).await?;
+        api.note_reaped(&reaped).await;
+        Ok(found)
+    };
+    let answer = pass.await;
+    api.tell(Event::Reaped { limit, answer }).await;
+}

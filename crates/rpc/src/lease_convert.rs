@@ -1,0 +1,340 @@
+//! Wire ↔ lease: heartbeats and their answers. Like `convert`, the only place where one becomes the other.
+
+use lease::digest::Digest;
+use lease::message::{
+    Ack, Answer, Change, Former, Heartbeat, InactiveReason, LaterReason, Profile, Stop, StopOrder, Token,
+};
+use model::{Hold, HolderEnd, Invalid, Limits, Nonce, WorkerKey};
+
+use crate::convert;
+use crate::wire;
+
+const OK: &str = "ok";
+const INACTIVE: &str = "worker_inactive";
+const MISMATCH: &str = "token_mismatch";
+const NOT_OWNER: &str = "not_owner";
+const LATER: &str = "later";
+
+/// Longest name and version kept of a worker.
+const TEXT_BYTES_MAX: usize = 256;
+
+/// A heartbeat on the wire.
+pub fn heartbeat_to_wire(number: u64, beat: &Heartbeat) -> wire::Heartbeat {
+    wire::Heartbeat {
+        number,
+        worker: beat.key.to_string(),
+        nonce: beat.nonce.get(),
+        token: beat.token.map(|token| token.to_string()).unwrap_or_default(),
+        lease_ms: convert::millis(beat.lease),
+        binds: beat.binds.iter().map(change_to_wire).collect(),
+        unbinds: beat.unbinds.iter().map(change_to_wire).collect(),
+        change: beat.change,
+        digest_count: beat.digest.count(),
+        digest_hash: beat.digest.hash(),
+        full: beat
+            .full
+            .as_ref()
+            .map(|holds| wire::FullSet { holds: holds.iter().copied().map(hold_to_wire).collect() }),
+        former: beat
+            .former
+            .as_ref()
+            .map(|former| wire::Former { worker: former.key.to_string(), nonce: former.nonce.get() }),
+        profile: beat.profile.as_ref().map(|profile| hello(&beat.key, beat.nonce, profile)),
+        free_slots: beat.free_slots,
+        lag_ms: convert::millis(beat.lag),
+        starts_seen: beat.starts_seen,
+    }
+}
+
+/// How a worker announces itself.
+pub fn hello(key: &WorkerKey, nonce: Nonce, profile: &Profile) -> wire::Hello {
+    wire::Hello {
+        worker: key.to_string(),
+        queues: profile.queues.iter().map(ToString::to_string).collect(),
+        name: profile.name.clone(),
+        version: profile.version.clone(),
+        slots: profile.slots,
+        nonce: nonce.get(),
+    }
+}
+
+/// Who a worker says it is.
+pub fn profile(hello: &wire::Hello) -> Result<Profile, Invalid> {
+    Ok(Profile {
+        name: short(&hello.name),
+        queues: convert::queues(&hello.queues)?,
+        slots: slots(hello.slots)?,
+        version: short(&hello.version),
+    })
+}
+
+/// Slots a worker may have or offer at once.
+pub fn slots(slots: u32) -> Result<u32, Invalid> {
+    if slots > Limits::SLOTS_MAX {
+        return Err(Invalid::new(format!(
+            "{slots} free slots are too many; offer at most {}",
+            Limits::SLOTS_MAX
+        )));
+    }
+    Ok(slots)
+}
+
+/// A heartbeat from the wire, and its number. On a stream the key may be left out and `stream` gives it.
+pub fn heartbeat_from_wire(
+    beat: wire::Heartbeat,
+    stream: Option<(&WorkerKey, Nonce)>,
+) -> Result<(u64, Heartbeat), Invalid> {
+    let key = match stream {
+        Some((key, _)) if beat.worker.is_empty() => key.clone(),
+        _ => convert::worker(&beat.worker)?,
+    };
+    let nonce = match stream {
+        Some((_, nonce)) if beat.nonce == 0 => nonce,
+        _ => Nonce::new(beat.nonce),
+    };
+    let full = beat.full.as_ref().map_or(0, |full| full.holds.len());
+    let changes = beat.binds.len() + beat.unbinds.len() + full;
+    if changes > Limits::BOUND_MAX {
+        return Err(Invalid::new(format!(
+            "a heartbeat with {changes} changes is too large; send at most {}",
+            Limits::BOUND_MAX
+        )));
+    }
+    let number = beat.number;
+    let beat = Heartbeat {
+        key,
+        nonce,
+        token: convert::optional(&beat.token, |text| Ok(Token::parse(text)))?,
+        lease: convert::span(beat.lease_ms, "lease_ms")?,
+        binds: beat.binds.iter().map(change_from_wire).collect::<Result<_, _>>()?,
+        unbinds: beat.unbinds.iter().map(change_from_wire).collect::<Result<_, _>>()?,
+        change: beat.change,
+        digest: Digest::from_parts(beat.digest_count, beat.digest_hash),
+        full: beat.full.map(|full| convert::holds(&full.holds)).transpose()?,
+        former: beat
+            .former
+            .map(|former| {
+                Ok::<_, Invalid>(Former {
+                    key: convert::worker(&former.worker)?,
+                    nonce: Nonce::new(former.nonce),
+                })
+            })
+            .transpose()?,
+        profile: beat.profile.as_ref().map(profile).transpose()?,
+        free_slots: slots(beat.free_slots)?,
+        lag: convert::span(beat.lag_ms, "lag_ms")?,
+        starts_seen: beat.starts_seen,
+    };
+    Ok((number, beat))
+}
+
+/// An answer on the wire.
+pub fn answer_to_wire(number: u64, answer: &Answer) -> wire::HeartbeatAnswer {
+    let base = wire::HeartbeatAnswer { number, ..wire::HeartbeatAnswer::default() };
+    match answer {
+        Answer::Ok(ack) => wire::HeartbeatAnswer {
+            answer: OK.to_owned(),
+            token: ack.token.to_string(),
+            lease_ms: convert::millis(ack.lease),
+            stops: ack.stops.iter().map(stop_to_wire).collect(),
+            resync: ack.resync,
+            drain: ack.drain,
+            ..base
+        },
+        Answer::Inactive { why } => {
+            wire::HeartbeatAnswer { answer: INACTIVE.to_owned(), why: why.sentence().to_owned(), ..base }
+        }
+        Answer::Mismatch { token, held, resync } => wire::HeartbeatAnswer {
+            answer: MISMATCH.to_owned(),
+            token: token.to_string(),
+            held: *held,
+            resync: *resync,
+            ..base
+        },
+        Answer::NotOwner { address } => wire::HeartbeatAnswer {
+            answer: NOT_OWNER.to_owned(),
+            address: address.clone().unwrap_or_default(),
+            ..base
+        },
+        Answer::Later { retry_after, why } => wire::HeartbeatAnswer {
+            answer: LATER.to_owned(),
+            retry_after_ms: convert::millis(*retry_after),
+            why: later_sentence(*why).to_owned(),
+            ..base
+        },
+    }
+}
+
+/// An answer from the wire, and its number.
+pub fn answer_from_wire(answer: &wire::HeartbeatAnswer) -> Result<(u64, Answer), Invalid> {
+    let meaning = match answer.answer.as_str() {
+        OK => Answer::Ok(Ack {
+            token: Token::parse(&answer.token),
+            lease: convert::span(answer.lease_ms, "lease_ms")?,
+            stops: answer.stops.iter().map(stop_from_wire).collect::<Result<_, _>>()?,
+            resync: answer.resync,
+            drain: answer.drain,
+        }),
+        INACTIVE => Answer::Inactive { why: inactive_reason(&answer.why) },
+        MISMATCH => {
+            Answer::Mismatch { token: Token::parse(&answer.token), held: answer.held, resync: answer.resync }
+        }
+        NOT_OWNER => {
+            Answer::NotOwner { address: (!answer.address.is_empty()).then(|| answer.address.clone()) }
+        }
+        LATER => Answer::Later {
+            retry_after: convert::span(answer.retry_after_ms, "retry_after_ms")?,
+            why: if answer.why == later_sentence(LaterReason::Throttled) {
+                LaterReason::Throttled
+            } else {
+                LaterReason::StoreTrouble
+            },
+        },
+        other => return Err(Invalid::new(format!("heartbeat answer {other:?} is not known"))),
+    };
+    Ok((answer.number, meaning))
+}
+
+/// Why a first heartbeat has to wait, for people.
+pub const fn later_sentence(why: LaterReason) -> &'static str {
+    match why {
+        LaterReason::Throttled => "too many new workers at once",
+        LaterReason::StoreTrouble => "the store cannot make the worker known now",
+    }
+}
+
+/// A change of the bound set on the wire.
+pub fn change_to_wire(change: &Change) -> wire::Change {
+    let Change { hold, change } = *change;
+    wire::Change { job: hold.job.to_string(), fence: hold.fence.get(), change }
+}
+
+/// A change of the bound set from the wire.
+pub fn change_from_wire(change: &wire::Change) -> Result<Change, Invalid> {
+    Ok(Change { hold: convert::hold(&change.job, change.fence)?, change: change.change })
+}
+
+/// A hold on the wire.
+pub fn hold_to_wire(hold: Hold) -> wire::Hold {
+    wire::Hold { job: hold.job.to_string(), fence: hold.fence.get() }
+}
+
+/// An order to stop on the wire.
+pub fn stop_to_wire(stop: &Stop) -> wire::Stop {
+    convert::stop(
+        stop.hold,
+        match stop.reason {
+            StopOrder::Cancelled => "cancelled",
+            StopOrder::Lost => "lost",
+        },
+    )
+}
+
+/// An order to stop from the wire.
+pub fn stop_from_wire(stop: &wire::Stop) -> Result<Stop, Invalid> {
+    let reason = match stop.reason.as_str() {
+        "cancelled" => StopOrder::Cancelled,
+        "lost" => StopOrder::Lost,
+        other => return Err(Invalid::new(format!("reason {other:?} is not known to this worker"))),
+    };
+    Ok(Stop { hold: convert::hold(&stop.job, stop.fence)?, reason })
+}
+
+/// The reason behind a sentence; one that is not known here stands for a key that is not known there.
+fn inactive_reason(sentence: &str) -> InactiveReason {
+    let ends = HolderEnd::ALL.into_iter().map(InactiveReason::Ended);
+    ends.chain([InactiveReason::KeyTaken])
+        .find(|reason| reason.sentence() == sentence)
+        .unwrap_or(InactiveReason::Unknown)
+}
+
+fn short(text: &str) -> String {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].chars().filter(|c| !c.is_control()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use model::{Fence, JobId, QueueName};
+
+    use super::*;
+
+    fn hold(job: u8) -> Hold {
+        Hold { job: JobId::from_bytes([job; 16]), fence: Fence::new(7) }
+    }
+
+    fn beat() -> Heartbeat {
+        Heartbeat {
+            key: WorkerKey::new("w-1").unwrap(),
+            nonce: Nonce::new(99),
+            token: Some(Token::parse("a.b")),
+            lease: Duration::from_secs(20),
+            binds: vec![Change { hold: hold(1), change: 3 }],
+            unbinds: vec![Change { hold: hold(2), change: 4 }],
+            change: 4,
+            digest: [hold(1)].into_iter().collect(),
+            full: Some(vec![hold(1)]),
+            former: Some(Former { key: WorkerKey::new("w-0").unwrap(), nonce: Nonce::new(98) }),
+            profile: Some(Profile {
+                name: "host".to_owned(),
+                queues: vec![QueueName::new("q").unwrap()],
+                slots: 4,
+                version: "1".to_owned(),
+            }),
+            free_slots: 2,
+            lag: Duration::from_millis(5),
+            starts_seen: 17,
+        }
+    }
+
+    #[test]
+    fn heartbeats_survive_the_wire() {
+        let wire = heartbeat_to_wire(5, &beat());
+        assert_eq!(heartbeat_from_wire(wire, None), Ok((5, beat())));
+    }
+
+    #[test]
+    fn a_stream_lends_its_key() {
+        let wire = wire::Heartbeat { worker: String::new(), nonce: 0, ..heartbeat_to_wire(5, &beat()) };
+        assert!(heartbeat_from_wire(wire.clone(), None).is_err());
+        let read = heartbeat_from_wire(wire, Some((&beat().key, beat().nonce)));
+        assert_eq!(read, Ok((5, beat())));
+    }
+
+    #[test]
+    fn too_many_changes_and_negative_leases_are_refused() {
+        let binds = vec![change_to_wire(&beat().binds[0]); Limits::BOUND_MAX + 1];
+        let wire = wire::Heartbeat { binds, ..heartbeat_to_wire(1, &beat()) };
+        assert!(heartbeat_from_wire(wire, None).unwrap_err().0.contains("too large"));
+        let wire = wire::Heartbeat { lease_ms: -1, ..heartbeat_to_wire(1, &beat()) };
+        assert!(heartbeat_from_wire(wire, None).unwrap_err().0.contains("lease_ms"));
+    }
+
+    #[test]
+    fn answers_survive_the_wire() {
+        let stops = vec![
+            Stop { hold: hold(1), reason: StopOrder::Lost },
+            Stop { hold: hold(2), reason: StopOrder::Cancelled },
+        ];
+        let token = Token::parse("1.2");
+        let answers = [
+            Answer::Ok(Ack { token, lease: Duration::from_secs(9), stops, resync: true, drain: true }),
+            Answer::Inactive { why: InactiveReason::Ended(HolderEnd::Expired) },
+            Answer::Inactive { why: InactiveReason::KeyTaken },
+            Answer::Inactive { why: InactiveReason::Unknown },
+            Answer::Mismatch { token, held: true, resync: false },
+            Answer::NotOwner { address: Some("http://b:1".to_owned()) },
+            Answer::NotOwner { address: None },
+            Answer::Later { retry_after: Duration::from_millis(70), why: LaterReason::Throttled },
+            Answer::Later { retry_after: Duration::from_millis(70), why: LaterReason::StoreTrouble },
+        ];
+        for answer in answers {
+            assert_eq!(answer_from_wire(&answer_to_wire(8, &answer)), Ok((8, answer)));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The world's own books: what really happened to every job and key, kept beside the store and the machines and
+//! compared with them by the laws. Nothing in the world acts on them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use model::{Fence, Hold, JobId, RegistryId, State, WorkerKey};
+
+use crate::time::Time;
+
+/// What is known of everything.
+#[derive(Debug, Default)]
+pub(super) struct Books {
+    jobs: BTreeMap<JobId, JobBook>,
+    keys: BTreeMap<WorkerKey, KeyBook>,
+    started: BTreeSet<Hold>,
+    open: usize,
+}
+
+/// One job.
+#[derive(Debug)]
+pub(super) struct JobBook {
+    /// `None` until the store has it.
+    pub(super) state: Option<State>,
+    /// The client was told that the store has it.
+    pub(super) is_acknowledged: bool,
+    /// Of its latest claim.
+    pub(super) fence: Fence,
+    /// While it is running.
+    pub(super) holder: Option<WorkerKey>,
+}
+
+/// One worker key.
+#[derive(Debug)]
+pub(super) struct KeyBook {
+    /// Whose it is.
+    pub(super) worker: usize,
+    /// Which life of that process.
+    pub(super) life: u32,
+    /// Who judges it, once it is enlisted.
+    pub(super) registry: Option<RegistryId>,
+    /// Its end is durable.
+    pub(super) is_retired: bool,
+    /// When its worker last heard that its heartbeat was taken.
+    pub(super) answered_at: Option<Time>,
+    /// Until when its worker believes in its lease.
+    pub(super) held_until: Option<Time>,
+    /// When its process died.
+    pub(super) died_at: Option<Time>,
+}
+
+impl Books {
+    /// Somebody is about to enqueue a job.
+    pub(super) fn draft(&mut self, id: JobId) {
+        let book = JobBook { state: None, is_acknowledged: false, fence: Fence::NONE, holder: None };
+        self.jobs.insert(id, book);
+    }
+
+    /// The job is in this state now.
+    pub(super) fn moved(&mut self, id: JobId, state: State) {
+        let job = self.jobs.get_mut(&id).expect("only drafted jobs are enqueued");
+        let was_open = job.state.is_some_and(|state| !state.is_terminal());
+        self.open = self.open + usize::from(!state.is_terminal()) - usize::from(was_open);
+        job.state = Some(state);
+        if state != State::Running {
+            job.holder = None;
+        }
+    }
+
+    /// The client heard that the store has it.
+    pub(super) fn acknowledged(&mut self, id: JobId) {
+        self.jobs.get_mut(&id).expect("only drafted jobs are enqueued").is_acknowledged = true;
+    }
+
+    /// A claim succeeded.
+    pub(super) fn claimed(&mut self, hold: Hold, holder: &WorkerKey) {
+        self.moved(hold.job, State::Running);
+        let job = self.jobs.get_mut(&hold.job).expect("it was just found");
+        job.fence = hold.fence;
+        job.holder = Some(holder.clone());
+    }
+
+    /// A hold went from one key to another.
+    pub(super) fn succeeded(&mut self, id: JobId, successor: &WorkerKey) {
+        if let Some(job) = self.jobs.get_mut(&id) {
+            job.holder = Some(successor.clone());
+        }
+    }
+
+    /// A worker drew a key.
+    pub(super) fn drew_key(&mut self, key: &WorkerKey, worker: usize, life: u32) {
+        let book = KeyBook {
+            worker,
+            life,
+            registry: None,
+            is_retired: false,
+            answered_at: None,
+            held_until: None,
+            died_at: None,
+        };
+        self.keys.insert(key.clone(), book);
+    }
+
+    /// The key's own book, to be changed.
+    pub(super) fn key_mut(&mut self, key: &WorkerKey) -> &mut KeyBook {
+        self.keys.get_mut(key).expect("keys are drawn before they are used")
+    }
+
+    /// A handler starts under this claim; false if one was started under it before.
+    pub(super) fn started(&mut self, hold: Hold) -> bool {
+        self.started.insert(hold)
+    }
+
+    /// A job.
+    pub(super) fn job(&self, id: JobId) -> &JobBook {
+        &self.jobs[&id]
+    }
+
+    /// A key.
+    pub(super) fn key(&self, key: &WorkerKey) -> &KeyBook {
+        &self.keys[key]
+    }
+
+    /// All jobs, in the order they were drafted.
+    pub(super) fn jobs(&self) -> impl Iterator<Item = (JobId, &JobBook)> {
+        self.jobs.iter().map(|(id, job)| (*id, job))
+    }
+
+    /// How many jobs the store has that have not ended.
+    pub(super) fn open(&self) -> usize {
+        self.open
+    }
+}
+
+impl JobBook {
+    /// Whether this very claim by this holder is the one that stands.
+    pub(super) fn is_held(&self, hold: Hold, holder: &WorkerKey) -> bool {
+        self.state == Some(State::Running) && self.fence == hold.fence && self.holder.as_ref() == Some(holder)
+    }
+}
+
+/// A job's number, for people.
+pub(super) fn number(id: JobId) -> u64 {
+    let bytes = id.as_bytes();
+    u64::from_be_bytes(bytes[8..].try_into().expect("half of sixteen bytes"))
+}
+
+/// The job with this number.
+pub(super) fn job_id(number: u64) -> JobId {
+    JobId::from_bytes(u128::from(number).to_be_bytes())
+}
+
+/// A claim, for people.
+pub(super) fn shown(hold: Hold) -> String {
+    format!("job {} fence {}", number(hold.job), hold.fence)
+}

@@ -1,0 +1,153 @@
+//! The world of jobs and leases: two servers with a registry each over one store, and a handful of workers.
+//!
+//! Real are the dispatcher, upkeep and registry of each server, the ledger of each worker, and the store. Models are
+//! the network, the clocks, the processes, what the store's answers take, the handlers, and whoever enqueues. Leases
+//! are short, so that twenty minutes hold many of them.
+//!
+//! ```text
+//!   clients ──► server A ─┐         ┌─ worker ─ worker ─ …
+//!                         ├─ store  │     each belongs to the registry that enlisted it,
+//!   clients ──► server B ─┘         └─    and knows both addresses
+//! ```
+
+mod bookkeeping;
+mod books;
+mod call;
+mod calm;
+mod chaos;
+mod database;
+mod event;
+mod laws;
+mod mutation;
+mod nature;
+mod outside;
+mod server;
+mod setup;
+mod stats;
+mod worker;
+mod workload;
+mod world;
+
+use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+pub use self::laws::LAWS;
+pub use self::mutation::Mutation;
+use self::setup::Setup;
+pub use self::stats::{Stats, percentile};
+use self::world::{Outcome, World};
+use crate::law::{Failure, Violation};
+use crate::run;
+use crate::time::Time;
+use crate::trace::{Hash, Tail, Trace};
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many seeds.
+    pub seeds: u64,
+    /// The first of them.
+    pub first_seed: u64,
+    /// How long things go wrong, in virtual minutes.
+    pub minutes: u64,
+    /// A deliberate bug.
+    pub mutation: Option<Mutation>,
+    /// How many of the last events a failure shows.
+    pub last_events: usize,
+    /// Over how many threads; as many as there are cores when `None`.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { seeds: 100, first_seed: 1, minutes: 20, mutation: None, last_events: 60, threads: None }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many seeds were run.
+    pub seeds: u64,
+    /// All their numbers together.
+    pub stats: Stats,
+    /// The hash of the hashes of all runs, in the order of the seeds.
+    pub trace_hash: u64,
+    /// The runs that broke a law.
+    pub failures: Vec<Failure>,
+}
+
+/// Runs the seeds. `progress` hears after each how many are done and how many of them failed.
+pub fn run(options: &Options, mut progress: impl FnMut(u64, u64)) -> Report {
+    let mut report = Report::default();
+    let mut hash = Hash::default();
+    run::seeds(
+        options.first_seed,
+        options.seeds,
+        options.threads,
+        |seed| run_seed(seed, options),
+        |_, (outcome, failure)| {
+            report.seeds += 1;
+            report.stats.add(&outcome.stats);
+            hash.add(outcome.hash);
+            report.failures.extend(failure);
+            progress(report.seeds, report.failures.len() as u64);
+        },
+    );
+    report.trace_hash = hash.get();
+    report
+}
+
+/// Runs one seed again and tells everything that happens, line by line.
+pub fn replay(seed: u64, options: &Options, line: &mut dyn FnMut(String)) -> Report {
+    let outcome = survive(|| world(seed, options, Trace::told(line)).run());
+    let failure = outcome.violation.clone().map(|violation| Failure {
+        seed,
+        violation,
+        at: outcome.at,
+        last_events: Vec::new(),
+    });
+    let mut hash = Hash::default();
+    hash.add(outcome.hash);
+    Report { seeds: 1, stats: outcome.stats, trace_hash: hash.get(), failures: failure.into_iter().collect() }
+}
+
+/// One run; one that fails is told again for its last events.
+fn run_seed(seed: u64, options: &Options) -> (Outcome, Option<Failure>) {
+    let outcome = survive(|| world(seed, options, Trace::silent()).run());
+    let Some(violation) = outcome.violation.clone() else { return (outcome, None) };
+    let mut tail = Tail::new(options.last_events);
+    let mut keep = |line| tail.push(line);
+    let again = survive(|| world(seed, options, Trace::told(&mut keep)).run());
+    assert_eq!(again.hash, outcome.hash, "a seed tells the same story whenever it is told");
+    let failure = Failure { seed, violation, at: outcome.at, last_events: tail.into_lines() };
+    (outcome, Some(failure))
+}
+
+/// A machine that panics has found a promise of its own broken; its seed must not be lost with it.
+fn survive(run: impl FnOnce() -> Outcome) -> Outcome {
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panicked| {
+        let text = panicked.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("without words");
+        let violation = Violation { law: "panicked", what: text.to_owned() };
+        Outcome { stats: Stats::default(), hash: 0, at: Time::ZERO, violation: Some(violation) }
+    })
+}
+
+fn world<'a>(seed: u64, options: &Options, trace: Trace<'a>) -> World<'a> {
+    let faults_last = Duration::from_secs(60 * options.minutes);
+    World::new(Setup::draw(seed, faults_last, options.mutation), trace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_a_failure_and_not_the_end() {
+        let outcome = survive(|| panic!("lease {} must hold", 7));
+        let violation = outcome.violation.expect("it was broken");
+        assert_eq!((violation.law, violation.what.as_str()), ("panicked", "lease 7 must hold"));
+    }
+}

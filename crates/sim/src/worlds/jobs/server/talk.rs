@@ -1,0 +1,179 @@
+//! What workers, clients and operators say to a server, and how it answers them.
+
+use lease::ledger::Transmit;
+use lease::message::Heartbeat;
+use lease::registry::{self, Ticket, WorkerState};
+use model::{Hold, Instant, WorkerKey};
+use schedule::dispatch;
+use store::Progress;
+
+use super::super::call::Call;
+use super::super::event::{Message, Told};
+use super::super::laws::bind_undone::Changes;
+use super::super::laws::renewed_on_mismatch;
+use super::heart::{Heart, Waiting};
+use super::sessions::Session;
+use super::{Moment, ServerInput, Then};
+use crate::net::{ConnectionId, Side};
+
+impl Heart {
+    /// Something happened.
+    pub(super) fn hear(&mut self, moment: &mut Moment<'_, '_>, input: ServerInput) {
+        match input {
+            ServerInput::Heard(connection, message) => self.hear_worker(moment, connection, message),
+            ServerInput::Broken(connection) => self.end_session(moment, connection),
+            ServerInput::Answered(then, reply) => self.answered(moment, then, reply),
+            ServerInput::Enqueue(batch) => {
+                let then = Then::Enqueued(Box::new(batch.clone()));
+                moment.call(Call::Enqueue(batch), then);
+            }
+            ServerInput::Cancel(id) => moment.call(Call::Cancel(id), Then::Cancelled),
+            ServerInput::Redrive(id) => moment.call(Call::Redrive(id), Then::Redriven),
+            ServerInput::Kick(key) => {
+                let ticket = self.ticket(Waiting::default());
+                self.registry.handle(moment.now, registry::Input::Kick { ticket, key });
+            }
+            ServerInput::Drain(key) => self.registry.handle(moment.now, registry::Input::Drain { key }),
+        }
+        self.act(moment);
+    }
+
+    /// Tells a worker something on a connection.
+    pub(super) fn send(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId, told: Told) {
+        moment.outside.send(connection, Side::Acceptor, Message::Told(Box::new(told)));
+    }
+
+    /// Tells a worker something, if it is connected.
+    pub(super) fn send_to(&mut self, moment: &mut Moment<'_, '_>, key: &WorkerKey, told: Told) {
+        for session in self.sessions.of_key(key) {
+            self.send(moment, session.connection, told.clone());
+        }
+    }
+
+    /// The session cannot go on: its worker will connect again and say again what was not answered.
+    pub(super) fn hang_up(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId) {
+        moment.outside.close(connection, Side::Acceptor);
+        self.end_session(moment, connection);
+    }
+
+    /// A heartbeat of a worker that this registry may judge.
+    pub(super) fn take_heartbeat(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        number: u64,
+        beat: Heartbeat,
+    ) {
+        let now = moment.now;
+        let changes = Changes::of(&beat);
+        let ticket = self.ticket(Waiting { connection: Some(connection), number, changes });
+        let key = beat.key.clone();
+        let with_wrong_token = self.registry.worker(&key).filter(|view| beat.token != Some(view.token));
+        let stalls = self.registry.stalls();
+        self.registry.handle(now, registry::Input::Heartbeat { ticket, beat });
+        // A stall of ours is made up for at the first word that we hear, whatever it is.
+        if let Some(before) = with_wrong_token
+            && self.registry.stalls() == stalls
+            && let Some(after) = self.registry.worker(&key)
+        {
+            moment.outside.judge(renewed_on_mismatch::check(&key, before.expires, after.expires));
+        }
+    }
+
+    fn hear_worker(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId, message: Message) {
+        match message {
+            Message::Hello { key, nonce, queues } => {
+                let session = self.sessions.open(connection, key, nonce);
+                self.dispatcher.handle(moment.now, dispatch::Input::Joined { session, queues });
+                let welcome = Message::Welcome { generation: self.generation };
+                moment.outside.send(connection, Side::Acceptor, welcome);
+            }
+            Message::Said(said) => {
+                if let Some(session) = self.sessions.on(connection).cloned() {
+                    self.hear_frame(moment, &session, *said);
+                }
+            }
+            Message::Welcome { .. } | Message::Told(_) => unreachable!("servers say that"),
+        }
+    }
+
+    /// The parts of a frame, in the order that is safe: notes before reports of the same job.
+    fn hear_frame(&mut self, moment: &mut Moment<'_, '_>, session: &Session, said: Transmit) {
+        let (now, connection, key) = (moment.now, session.connection, &session.key);
+        let Session { id, nonce, .. } = *session;
+        if said.draining {
+            // Before its hand-backs, which would otherwise come straight back to it.
+            self.dispatcher.handle(now, dispatch::Input::Left { session: id });
+        } else if said.credits > 0 {
+            self.sessions.hold_back(connection, said.credits);
+            self.release_credits(now, connection, key);
+        }
+        if !said.notes.is_empty() {
+            let holds = said.notes.iter().map(|(hold, _)| *hold).collect();
+            let notes = said.notes.into_iter();
+            let notes =
+                notes.map(|(hold, note)| Progress { hold, note: Some(note), checkpoint: None }).collect();
+            moment.call(Call::Progress { key: key.clone(), notes }, Then::Noted { connection, holds });
+        }
+        if !said.beats.is_empty() {
+            let lease = moment.outside.setup.verify_push;
+            let then = Then::Beaten { connection, holds: said.beats.clone(), began: now };
+            moment.call(Call::Renew { key: key.clone(), holds: said.beats, lease }, then);
+        }
+        if !said.reports.is_empty() {
+            let holds: Vec<Hold> = said.reports.iter().map(|report| report.hold).collect();
+            let then = Then::Reported { connection, key: key.clone(), holds };
+            moment.call(Call::Finish { key: key.clone(), reports: said.reports }, then);
+        }
+        if !said.binds.is_empty() {
+            said.binds.iter().for_each(|bind| self.acknowledged.asked(*bind));
+            self.registry.handle(now, registry::Input::Bind { key: key.clone(), nonce, binds: said.binds });
+        }
+        if let Some((number, beat)) = said.heartbeat {
+            self.hear_heartbeat(moment, connection, number, beat);
+        }
+        if let Some(leave) = said.leave {
+            let ticket = self.ticket(Waiting { connection: Some(connection), ..Waiting::default() });
+            let (key, nonce, all_stopped) = (leave.key, Some(leave.nonce), leave.all_stopped);
+            self.registry.handle(now, registry::Input::Leave { ticket, key, nonce, all_stopped });
+        }
+    }
+
+    /// Only a worker that our registry has as alive is given jobs: another one's we could not vouch for.
+    pub(super) fn release_credits(&mut self, now: Instant, connection: ConnectionId, key: &WorkerKey) {
+        let state = self.registry.worker(key).map(|view| view.state);
+        if matches!(state, Some(WorkerState::Active | WorkerState::Unsynced))
+            && let Some((session, add)) = self.sessions.release(connection).filter(|(_, add)| *add > 0)
+        {
+            self.dispatcher.handle(now, dispatch::Input::Credits { session, add });
+        }
+    }
+
+    /// Whom this registry does not know may belong to another one.
+    fn hear_heartbeat(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        number: u64,
+        beat: Heartbeat,
+    ) {
+        if self.registry.worker(&beat.key).is_some() {
+            return self.take_heartbeat(moment, connection, number, beat);
+        }
+        let call = Call::Worker(beat.key.clone());
+        moment.call(call, Then::LookedUp { connection, number, beat: Box::new(beat) });
+    }
+
+    fn end_session(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId) {
+        if let Some(session) = self.sessions.close(connection) {
+            self.dispatcher.handle(moment.now, dispatch::Input::Left { session: session.id });
+        }
+    }
+
+    fn ticket(&mut self, waiting: Waiting) -> Ticket {
+        self.next_ticket += 1;
+        let ticket = Ticket(self.next_ticket);
+        self.tickets.insert(ticket, waiting);
+        ticket
+    }
+}

@@ -1,0 +1,324 @@
+//! The driver of a ledger: connection, handlers and clock in; frames and handlers out.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use lease::ledger::{self, KeyEnd, Ledger, Transmit};
+use lease::message::{Answer, Profile};
+use model::{Instant, Nonce, WorkerKey};
+
+use super::super::event::{Message, Told};
+use super::super::laws::key_used_after_lapse::Proof;
+use super::super::laws::started_twice_under_one_fence;
+use super::super::mutation::Mutation;
+use super::super::outside::{Declared, Outside};
+use super::super::setup::{KILL_WAIT, LEASE_MIN, Setup, server_node, worker_node};
+use super::handlers::{HandlerNews, Handlers};
+use super::link::Link;
+use super::{WorkerInput, draw_key};
+use crate::clock::DriftingClock;
+use crate::net::{ConnectionId, Side};
+use crate::rng::Rng;
+
+/// The longest a drain may take.
+const GRACE_MAX: Duration = Duration::from_secs(10);
+
+pub(super) struct Session {
+    index: usize,
+    ledger: Ledger,
+    link: Link,
+    handlers: Handlers,
+    /// What we were granted last, or wish for.
+    lease: Duration,
+    /// The largest of these.
+    largest: Duration,
+    proof: Proof,
+    is_gone: bool,
+}
+
+/// What a session can touch during one turn.
+pub(super) struct Moment<'t, 'a> {
+    pub(super) outside: &'t mut Outside<'a>,
+    /// By the worker's own clock.
+    pub(super) now: Instant,
+    pub(super) clock: DriftingClock,
+    pub(super) life: u32,
+    pub(super) rng: &'t mut Rng,
+    pub(super) keys_drawn: &'t mut u32,
+}
+
+impl Session {
+    pub(super) fn new(index: usize, key: WorkerKey, nonce: Nonce, setup: &Setup) -> Self {
+        let worker = &setup.workers[index];
+        let terms = ledger::Terms {
+            profile: Profile {
+                name: format!("worker {index}"),
+                queues: worker.queues.clone(),
+                slots: worker.slots,
+                version: String::new(),
+            },
+            lease: worker.lease,
+            rate_error: setup.rate_error(),
+            kill_wait: KILL_WAIT,
+            report_lost: worker.report_lost,
+        };
+        let ledger = match setup.mutation.and_then(Mutation::of_ledger) {
+            Some(mutation) => Ledger::broken(terms, key, nonce, mutation),
+            None => Ledger::new(terms, key, nonce),
+        };
+        Session {
+            index,
+            ledger,
+            link: Link::new(index),
+            handlers: Handlers::default(),
+            lease: worker.lease,
+            largest: worker.lease,
+            proof: Proof::default(),
+            is_gone: false,
+        }
+    }
+
+    pub(super) fn key(&self) -> &WorkerKey {
+        self.ledger.key()
+    }
+
+    /// The worker has left.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.ledger.next_deadline().into_iter().chain(self.link.next_deadline(self.lease)).min()
+    }
+
+    pub(super) fn handle_deadline(&mut self, moment: &mut Moment<'_, '_>) {
+        self.ledger.handle_deadline(moment.now);
+        self.carry_out(moment);
+        if self.link.gives_up(moment.now, self.lease) {
+            self.leave_server(moment);
+        }
+        if let Some(server) = self.link.wants_to_open(moment.now) {
+            self.open(moment, server);
+        }
+    }
+
+    pub(super) fn hear(&mut self, moment: &mut Moment<'_, '_>, input: WorkerInput) {
+        match input {
+            WorkerInput::Heard(connection, message) => {
+                if self.link.heard(moment.now, connection) {
+                    self.hear_server(moment, message);
+                }
+            }
+            WorkerInput::Broken(connection) => {
+                if self.link.connection() == Some(connection) {
+                    self.leave_server(moment);
+                }
+            }
+            WorkerInput::Handler(hold, HandlerNews::Ends(number, end)) => {
+                if let Some(ended) = self.handlers.ended(hold, number, end) {
+                    self.input(moment, ledger::Input::Finished { hold, ended });
+                }
+            }
+            WorkerInput::Handler(hold, HandlerNews::Signs) => {
+                if self.handlers.signed(moment, self.index, hold) {
+                    let sign = match moment.rng.chance(0.3) {
+                        true => ledger::Input::Noted { hold, note: Bytes::from_static(b"half of it") },
+                        false => ledger::Input::Beaten { hold },
+                    };
+                    self.input(moment, sign);
+                }
+            }
+            WorkerInput::Drain => self.drain(moment),
+        }
+    }
+
+    /// Sends everything that can be said now.
+    pub(super) fn transmit(&mut self, moment: &mut Moment<'_, '_>) {
+        while let Some(connection) = self.link.up()
+            && self.ledger.has_transmit(moment.now)
+        {
+            let key = self.key().clone();
+            match self.ledger.poll_transmit(moment.now) {
+                Some(transmit) => self.send(moment, connection, &key, transmit),
+                // It may have noticed that its lease is over.
+                None => return self.carry_out(moment),
+            }
+        }
+    }
+
+    fn send(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        key: &WorkerKey,
+        mut said: Transmit,
+    ) {
+        moment.outside.judge(self.proof.check(moment.now, key, "sends a frame"));
+        if let Some((number, beat)) = &mut said.heartbeat {
+            self.proof.sent(moment.now, *number);
+            // Somebody changes what the worker is configured to ask for.
+            if moment.rng.chance(moment.outside.setup.lease_edits) {
+                beat.lease = moment.rng.span(LEASE_MIN / 2, self.largest * 5 / 4);
+            }
+        }
+        let server = self.link.server();
+        moment.outside.tell(|| format!("{key} says to server {server}: {}", shown(&said)));
+        moment.outside.send(connection, Side::Opener, Message::Said(Box::new(said)));
+    }
+
+    fn hear_server(&mut self, moment: &mut Moment<'_, '_>, message: Message) {
+        match message {
+            Message::Welcome { generation } => self.input(moment, ledger::Input::Connected { generation }),
+            Message::Told(told) => self.hear_frame(moment, *told),
+            Message::Hello { .. } | Message::Said(_) => unreachable!("workers say that"),
+        }
+    }
+
+    fn hear_frame(&mut self, moment: &mut Moment<'_, '_>, told: Told) {
+        if let Some((number, answer)) = told.heartbeat {
+            self.hear_answer(moment, number, answer);
+        }
+        for stop in told.stops {
+            self.input(moment, ledger::Input::Stopped(stop));
+        }
+        if !told.bound.is_empty() {
+            self.input(moment, ledger::Input::Bound(told.bound));
+        }
+        for (hold, answer) in told.reports {
+            self.input(moment, ledger::Input::ReportAnswered { hold, answer });
+        }
+        for grant in told.assignments {
+            self.input(moment, ledger::Input::Assigned(grant));
+        }
+        if told.left {
+            self.input(moment, ledger::Input::Left);
+        }
+    }
+
+    fn hear_answer(&mut self, moment: &mut Moment<'_, '_>, number: u64, answer: Answer) {
+        let key = self.key().clone();
+        let was_taken = match &answer {
+            Answer::Ok(ack) => {
+                let error = moment.outside.setup.rate_error();
+                self.proof.acknowledged(moment.now, number, ack.lease, error);
+                true
+            }
+            _ => false,
+        };
+        self.input(moment, ledger::Input::HeartbeatAnswered { number, answer });
+        // An answer that comes too late ends the key that it was for.
+        if was_taken && *self.key() == key {
+            let book = moment.outside.books.key_mut(&key);
+            book.answered_at = Some(moment.outside.now);
+            book.held_until = self.ledger.hold_until().map(|until| moment.clock.when(until));
+        }
+    }
+
+    fn input(&mut self, moment: &mut Moment<'_, '_>, input: ledger::Input) {
+        self.ledger.handle(moment.now, input);
+        self.carry_out(moment);
+    }
+
+    /// Does what the ledger asks for.
+    fn carry_out(&mut self, moment: &mut Moment<'_, '_>) {
+        use ledger::Output;
+        while let Some(output) = self.ledger.poll_output() {
+            match output {
+                Output::Start { hold } => {
+                    let key = self.ledger.key();
+                    moment.outside.judge(self.proof.check(moment.now, key, "starts a job"));
+                    let verdict = started_twice_under_one_fence::check(&mut moment.outside.books, hold, key);
+                    moment.outside.judge(verdict);
+                    moment.outside.stats.starts += 1;
+                    self.handlers.start(moment, self.index, hold);
+                }
+                Output::Stop { hold, .. } => self.handlers.stop(moment, self.index, hold),
+                Output::Abort { hold } => self.handlers.abort(moment, self.index, hold),
+                Output::Refused { .. } => moment.outside.stats.stale_reports += 1,
+                Output::Ended { .. } | Output::Accepted { .. } => {}
+                Output::NewKey { why } => {
+                    let key = draw_key(self.index, moment.keys_drawn);
+                    moment
+                        .outside
+                        .tell(|| format!("{} is over ({why:?}); {key} takes its place", self.ledger.key()));
+                    if why == KeyEnd::Lapsed {
+                        let lapsed =
+                            Declared { key: self.key().clone(), lease: self.lease, is_expiry: false };
+                        moment.outside.declared.push(lapsed);
+                    }
+                    moment.outside.books.drew_key(&key, self.index, moment.life);
+                    self.ledger.handle(moment.now, ledger::Input::Rekeyed { key: key.clone() });
+                    if *self.key() == key {
+                        self.proof = Proof::default();
+                    }
+                    self.reopen(moment, self.link.server());
+                }
+                Output::MoveTo { address } => {
+                    let owner = address.and_then(|address| address.parse::<usize>().ok());
+                    self.reopen(moment, owner.map_or(self.link.server(), |registry| registry - 1));
+                }
+                Output::Registered { lease } => {
+                    self.lease = lease;
+                    self.largest = self.largest.max(lease);
+                }
+                Output::DrainOrdered => self.drain(moment),
+                Output::Gone { .. } => self.is_gone = true,
+            }
+        }
+    }
+
+    fn drain(&mut self, moment: &mut Moment<'_, '_>) {
+        let grace = moment.rng.span_of_any_size(Duration::from_millis(10), GRACE_MAX);
+        moment.outside.tell(|| format!("{} drains within {grace:?}", self.ledger.key()));
+        self.ledger.handle(moment.now, ledger::Input::Drain { grace });
+    }
+
+    fn open(&mut self, moment: &mut Moment<'_, '_>, server: usize) {
+        let connection = moment.outside.open(worker_node(self.index), server_node(server));
+        let queues = moment.outside.setup.workers[self.index].queues.clone();
+        let hello = Message::Hello { key: self.key().clone(), nonce: self.ledger.nonce(), queues };
+        moment.outside.send(connection, Side::Opener, hello);
+        self.link.opening(moment.now, connection);
+    }
+
+    /// Gives up on the present server.
+    fn leave_server(&mut self, moment: &mut Moment<'_, '_>) {
+        let connection = self.link.try_next(moment.now, moment.rng);
+        self.disconnected(moment, connection);
+    }
+
+    /// Leaves the present stream for a new one to this server.
+    fn reopen(&mut self, moment: &mut Moment<'_, '_>, server: usize) {
+        let connection = self.link.go_to(server, moment.now);
+        self.disconnected(moment, connection);
+    }
+
+    fn disconnected(&mut self, moment: &mut Moment<'_, '_>, connection: Option<ConnectionId>) {
+        if let Some(connection) = connection {
+            moment.outside.close(connection, Side::Opener);
+            self.ledger.handle(moment.now, ledger::Input::Disconnected);
+            self.carry_out(moment);
+        }
+    }
+}
+
+/// A frame, for people.
+fn shown(said: &Transmit) -> String {
+    let mut parts = Vec::new();
+    if let Some((number, beat)) = &said.heartbeat {
+        let full = beat.full.as_ref().map_or(String::new(), |full| format!(", all {} it holds", full.len()));
+        parts.push(format!("heartbeat {number} (+{} -{}{full})", beat.binds.len(), beat.unbinds.len()));
+    }
+    let counts = [
+        ("credits", said.credits as usize),
+        ("binds", said.binds.len()),
+        ("signs", said.beats.len()),
+        ("reports", said.reports.len()),
+        ("notes", said.notes.len()),
+    ];
+    parts
+        .extend(counts.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{count} {what}")));
+    parts.extend(said.draining.then(|| "draining".to_owned()));
+    parts.extend(said.leave.as_ref().map(|leave| format!("leave, all stopped: {}", leave.all_stopped)));
+    parts.join(", ")
+}

@@ -1,0 +1,266 @@
+//! The world itself: one event after another until all is done or a law is broken.
+
+use std::time::Duration;
+
+use model::WorkerKey;
+
+use super::calm::Calm;
+use super::chaos::Chaos;
+use super::event::{Event, Message};
+use super::laws::{healthy_worker_reaped, inactive_while_held};
+use super::outside::{Declared, Outside};
+use super::server::{Server, ServerInput};
+use super::setup::{SERVERS, Setup, server_node, worker_at, worker_node};
+use super::stats::Stats;
+use super::worker::{Worker, WorkerInput};
+use super::workload::Workload;
+use crate::law::Violation;
+use crate::net::{Arrival, Node, Side};
+use crate::time::Time;
+use crate::trace::Trace;
+
+/// One run of the world.
+pub(super) struct World<'a> {
+    pub(super) outside: Outside<'a>,
+    pub(super) servers: Vec<Server>,
+    pub(super) workers: Vec<Worker>,
+    pub(super) chaos: Chaos,
+    pub(super) workload: Workload,
+    pub(super) calm: Option<Calm>,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    pub(super) stats: Stats,
+    pub(super) hash: u64,
+    pub(super) at: Time,
+    pub(super) violation: Option<Violation>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(setup: Setup, trace: Trace<'a>) -> Self {
+        let mut outside = Outside::new(setup, trace);
+        let setup = &outside.setup;
+        let chaos = Chaos::new(setup);
+        let workload = Workload::new(setup);
+        for index in 0..SERVERS {
+            outside.queue.push(Time::ZERO, Event::Start(server_node(index)));
+        }
+        for index in 0..outside.setup.workers.len() {
+            outside.queue.push(Time::from_millis(10 * index as u64), Event::Start(worker_node(index)));
+        }
+        for number in 0..outside.setup.plan.faults().count() {
+            outside.queue.push(Time::from_millis(1_000), Event::Fault(number));
+        }
+        outside.queue.push(Time::from_millis(100), Event::Enqueue);
+        outside.queue.push(Time::from_millis(2_000), Event::Operate);
+        outside.queue.push(Time::ZERO + outside.setup.faults_last, Event::Calm);
+        World {
+            servers: (0..SERVERS).map(|index| Server::new(index, &outside)).collect(),
+            workers: (0..outside.setup.workers.len()).map(|index| Worker::new(index, &outside)).collect(),
+            outside,
+            chaos,
+            workload,
+            calm: None,
+        }
+    }
+
+    /// Runs to the end.
+    pub(super) fn run(mut self) -> Outcome {
+        while let Some((now, event)) = self.outside.queue.pop() {
+            self.outside.now = now;
+            self.happen(event);
+            while let Some(declared) = self.outside.declared.pop() {
+                self.judge_end(&declared);
+            }
+            let violation = self.outside.take_violation();
+            if violation.is_some() || self.is_over() {
+                if let Some(violation) = &violation {
+                    self.outside.tell(|| format!("BROKEN {violation}"));
+                }
+                return self.end(violation);
+            }
+        }
+        unreachable!("servers always wait for something")
+    }
+
+    fn end(mut self, violation: Option<Violation>) -> Outcome {
+        self.outside.stats.events = self.outside.trace.events();
+        self.outside.stats.virtual_time = self.outside.now.since(Time::ZERO);
+        Outcome {
+            hash: self.outside.trace.hash(),
+            at: self.outside.now,
+            stats: self.outside.stats,
+            violation,
+        }
+    }
+
+    fn happen(&mut self, event: Event) {
+        let now = self.outside.now;
+        match event {
+            Event::Net(wake) => {
+                let arrival = self.outside.net.wake(now, wake);
+                self.outside.schedule_net();
+                if let Some(arrival) = arrival {
+                    self.arrive(arrival);
+                }
+            }
+            Event::Wake(node, number) => {
+                self.note(&[1, u64::from(node.0)]);
+                self.wake(node, number);
+            }
+            Event::Start(node) => {
+                self.note(&[2, u64::from(node.0)]);
+                self.start(node);
+            }
+            Event::Handler(node, life, hold, news) => {
+                self.note(&[3, u64::from(node.0), hold.fence.get() as u64]);
+                let worker = &mut self.workers[worker_at(node).expect("only workers have handlers")];
+                if worker.process.life() == life {
+                    worker.deliver(&mut self.outside, WorkerInput::Handler(hold, news));
+                }
+            }
+            Event::StoreRuns(number) => {
+                self.note(&[4, number]);
+                self.store_runs(number);
+            }
+            Event::StoreAnswers(number) => {
+                self.note(&[5, number]);
+                let answered = self.outside.database.take_answer(number);
+                let server = &mut self.servers[answered.server];
+                if server.process.life() == answered.life {
+                    let input = ServerInput::Answered(answered.then, answered.reply);
+                    server.deliver(&mut self.outside, input);
+                }
+            }
+            Event::Enqueue => self.enqueue(),
+            Event::EnqueueAgain(batch) => self.enqueue_again(*batch),
+            Event::Operate => self.operate(),
+            Event::Fault(number) => self.strike(number),
+            Event::Heal(heal) => self.heal(heal),
+            Event::Calm => self.calm_down(),
+            Event::Look => self.look(),
+        }
+    }
+
+    fn arrive(&mut self, arrival: Arrival<Message>) {
+        match arrival {
+            Arrival::Opened { connection, to } => {
+                self.note(&[6, connection.0]);
+                // Nobody is known before its hello; but that nobody listens is known at once.
+                if !self.servers[usize::from(to.0)].process.is_up() {
+                    self.outside.close(connection, Side::Acceptor);
+                }
+            }
+            Arrival::Message { connection, to, message } => {
+                self.note(&[7, connection.0, message_word(&message)]);
+                match worker_at(to) {
+                    Some(index) => {
+                        let input = WorkerInput::Heard(connection, message);
+                        self.workers[index].deliver(&mut self.outside, input);
+                    }
+                    None => {
+                        let input = ServerInput::Heard(connection, message);
+                        self.servers[usize::from(to.0)].deliver(&mut self.outside, input);
+                    }
+                }
+            }
+            Arrival::Broken { connection, to } => {
+                self.note(&[8, connection.0]);
+                match worker_at(to) {
+                    Some(index) => {
+                        self.workers[index].deliver(&mut self.outside, WorkerInput::Broken(connection));
+                    }
+                    None => {
+                        let input = ServerInput::Broken(connection);
+                        self.servers[usize::from(to.0)].deliver(&mut self.outside, input);
+                    }
+                }
+            }
+            Arrival::Datagram { .. } => unreachable!("nobody sends datagrams here"),
+        }
+    }
+
+    fn wake(&mut self, node: Node, number: u64) {
+        let now = self.outside.now;
+        match worker_at(node) {
+            Some(index) => {
+                let worker = &mut self.workers[index];
+                let next = worker.process.wake(now, number);
+                worker.go_on(&mut self.outside, next);
+            }
+            None => {
+                let server = &mut self.servers[usize::from(node.0)];
+                let next = server.process.wake(now, number);
+                server.go_on(&mut self.outside, next);
+            }
+        }
+    }
+
+    fn start(&mut self, node: Node) {
+        match worker_at(node) {
+            Some(index) if !self.workers[index].process.is_up() => {
+                self.workers[index].start(&mut self.outside);
+            }
+            None if !self.servers[usize::from(node.0)].process.is_up() => {
+                self.servers[usize::from(node.0)].start(&mut self.outside);
+            }
+            _ => {}
+        }
+    }
+
+    /// A key ended by the clock: by the right one, and not without a reason.
+    fn judge_end(&mut self, declared: &Declared) {
+        let Declared { key, lease, is_expiry } = declared;
+        let now = self.outside.now;
+        let book = self.outside.books.key(key);
+        let (worker, held_until) = (book.worker, book.held_until);
+        if *is_expiry {
+            self.outside.stats.expired += 1;
+            if let Some(held_until) = held_until.filter(|_| self.is_alive(key)) {
+                self.outside.stats.note_margin(inactive_while_held::margin(now, held_until));
+                self.outside.judge(inactive_while_held::check(key, now, held_until));
+            }
+        }
+        // The end of a key that its worker no longer uses follows from whatever made it take another one.
+        let is_in_use = !is_expiry || self.is_alive(key) && self.workers[worker].key() == Some(key);
+        if is_in_use {
+            let verdict = healthy_worker_reaped::check(key, now, *lease, self.chaos.trouble_of(worker));
+            self.outside.stats.healthy_reaped += u64::from(verdict.is_err());
+            self.outside.judge(verdict);
+        }
+    }
+
+    /// Whether the very process that drew this key still lives.
+    pub(super) fn is_alive(&self, key: &WorkerKey) -> bool {
+        let book = self.outside.books.key(key);
+        let process = &self.workers[book.worker].process;
+        process.is_up() && process.life() == book.life
+    }
+
+    /// An event with these marks goes into the record.
+    pub(super) fn note(&mut self, words: &[u64]) {
+        self.outside.trace.event(self.outside.now, words);
+    }
+
+    /// How long it has been calm.
+    pub(super) fn calm_for(&self) -> Option<Duration> {
+        self.calm.as_ref().map(|calm| self.outside.now.since(calm.since))
+    }
+}
+
+fn message_word(message: &Message) -> u64 {
+    match message {
+        Message::Hello { nonce, .. } => nonce.get(),
+        Message::Welcome { generation } => generation.0,
+        Message::Said(said) => {
+            let number = said.heartbeat.as_ref().map_or(0, |(number, _)| *number);
+            number << 16 | (said.reports.len() as u64) << 8 | u64::from(said.credits)
+        }
+        Message::Told(told) => {
+            let number = told.heartbeat.as_ref().map_or(0, |(number, _)| *number);
+            number << 16 | (told.assignments.len() as u64) << 8 | told.reports.len() as u64
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Data of earlier schemas is opened and goes on where it was.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{
+    Fence, Hold, HolderEnd, JobId, LeaseTime, Outcome, QueueName, RegistryId, Report, State, WallTime,
+    WorkerKey,
+};
+use rusqlite::Connection;
+use store::conformance::TestClock;
+use store::{Claim, Enlist, EnlistAnswer, Finished, JobStore, Renewed};
+use store_sqlite::{DATABASE_FILE, SqliteOptions, SqliteStore, migrations, schema_version};
+
+const SECS: i64 = 1_000_000;
+/// What marks a file as ours.
+const APPLICATION_ID: i32 = 0x7465_6e75;
+
+/// Writes a file of the first schema: of its three jobs 1 and 2 run on `alive` (2 with a lease of its own of 70 s), and 3
+/// is available in a queue whose lease is 50 s. `left` was retired. The lease clock stands an hour past the wall clock.
+fn write_first_schema(dir: &Path) {
+    let database = Connection::open(dir.join(DATABASE_FILE)).unwrap();
+    database.execute_batch(migrations()[0].sql).unwrap();
+    database.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    database.pragma_update(None, "user_version", 1).unwrap();
+    let clock = lease_clock().as_micros();
+    database
+        .execute_batch(&format!(
+            "UPDATE meta SET value = {clock} WHERE name = 'lease_clock';
+             INSERT INTO queues (no, name, running, available, lease_us, max_attempts)
+             VALUES (1, 'q', 2, 0, NULL, NULL), (2, 'set', 0, 1, {queue_lease}, 4);
+             INSERT INTO holders (no, key, retired_at) VALUES (1, 'left', 77), (3, 'alive', NULL), (4, 'idle', NULL);
+             INSERT INTO jobs (id, state, queue, priority, run_at, attempt, max_attempts, max_lost, fence, holder,
+                 lease_until, granted_us, enqueued_at, started_at, lease_us, kind, payload)
+             VALUES ({one}, 2, 1, 0, 5, 1, 5, 5, 11, 3, 30, {short}, 5, 6, NULL, 'k', x'01'),
+                    ({two}, 2, 1, 0, 5, 1, 5, 5, 12, 3, 40, {long}, 5, 6, {long}, 'k', x'02'),
+                    ({three}, 1, 2, 0, 5, 0, 5, 5, 0, NULL, NULL, NULL, 5, NULL, NULL, 'k', x'03')",
+            queue_lease = 50 * SECS,
+            short = 30 * SECS,
+            long = 70 * SECS,
+            one = blob(1),
+            two = blob(2),
+            three = blob(3),
+        ))
+        .unwrap();
+}
+
+fn lease_clock() -> LeaseTime {
+    LeaseTime::from_micros((TestClock::START.as_millis() + 3_600_000) * 1_000)
+}
+
+fn id(number: u8) -> JobId {
+    JobId::from_bytes([number; 16])
+}
+
+fn blob(number: u8) -> String {
+    format!("x'{}'", format!("{number:02x}").repeat(16))
+}
+
+fn worker(key: &str) -> WorkerKey {
+    WorkerKey::new(key).unwrap()
+}
+
+fn claim(holder: &str) -> Claim {
+    let queues = ["q", "set"].map(|name| QueueName::new(name).unwrap()).to_vec();
+    let lease = Duration::from_secs(30);
+    Claim { holder: worker(holder), queues, limit: 10, bytes_max: usize::MAX, lease }
+}
+
+#[tokio::test]
+async fn running_jobs_of_the_first_schema_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    write_first_schema(dir.path());
+    assert_eq!(schema_version(dir.path()).unwrap(), Some(1));
+    let clock = Arc::new(TestClock::new());
+    let store = SqliteStore::open(SqliteOptions::new(dir.path()), clock.clone()).unwrap();
+    assert_eq!(schema_version(dir.path()).unwrap(), Some(migrations().len() as u32));
+
+    // What was called a lease is the heartbeat timeout, of jobs and of queues.
+    let job = store.get(id(2)).await.unwrap().unwrap();
+    assert_eq!((job.state, job.holder), (State::Running, Some(worker("alive"))));
+    assert_eq!(job.heartbeat_timeout, Some(Duration::from_secs(70)));
+    let stats = store.stats().await.unwrap();
+    let timeouts: Vec<_> = stats.iter().map(|queue| queue.settings.heartbeat_timeout).collect();
+    assert_eq!(timeouts, [None, Some(Duration::from_secs(50))]);
+
+    // Their holder renews, is enlisted, and finishes.
+    let holds = [(1, 11), (2, 12)].map(|(job, fence)| Hold { job: id(job), fence: Fence::new(fence) });
+    let renewed = store.renew(&worker("alive"), holds.to_vec(), Duration::from_secs(30)).await.unwrap();
+    let leases = [30, 70].map(|secs| Renewed::Held { lease: Duration::from_secs(secs), cancel: false });
+    assert_eq!(renewed, leases);
+    let enlist = Enlist {
+        key: worker("alive"),
+        nonce: model::Nonce::new(7),
+        registry: Some(RegistryId(1)),
+        grant: Duration::from_secs(20),
+        name: "host".to_owned(),
+    };
+    assert_eq!(store.enlist(vec![enlist.clone()]).await.unwrap(), [EnlistAnswer::Known]);
+    assert_eq!(store.roster(Some(RegistryId(1))).await.unwrap(), [enlist]);
+    clock.advance(Duration::from_secs(60));
+    let expired = store.expired(10).await.unwrap();
+    let expired: Vec<_> = expired.iter().map(|expired| (expired.hold, expired.registry)).collect();
+    assert_eq!(expired, [(holds[0], Some(RegistryId(1)))]);
+    let report = Report { hold: holds[1], outcome: Outcome::Completed { result: Bytes::new() } };
+    let finished = store.finish(&worker("alive"), vec![report]).await.unwrap();
+    assert!(matches!(finished[..], [Finished::Done { state: State::Completed, .. }]), "{finished:?}");
+
+    // Who had left stays gone, and who had not may claim.
+    assert_eq!(store.claim(claim("left")).await.unwrap(), []);
+    let left = store.worker(&worker("left")).await.unwrap().unwrap();
+    assert_eq!(left.ended, Some((HolderEnd::Left, WallTime::from_millis(77))));
+    assert_eq!(store.worker(&worker("idle")).await.unwrap(), None, "it only ever claimed");
+    let claimed = store.claim(claim("idle")).await.unwrap();
+    assert_eq!((claimed[0].hold.job, claimed[0].lease), (id(3), Duration::from_secs(50)));
+    assert!(claimed[0].hold.fence.get() >= lease_clock().as_micros(), "the lease clock goes on too");
+}

@@ -1,0 +1,297 @@
+//! A server that does exactly what a test tells it: each stream a worker opens is handed to the test. Heartbeats are
+//! acknowledged on the way by whoever reads the stream, unless the test asks for them.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use rpc::wire;
+use rpc::wire::work_server::{Work, WorkServer};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+/// Long enough for a slow machine; a test that waits this long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Which life of the server all tests see.
+const GENERATION: u64 = 1;
+
+/// A listening server.
+pub(crate) struct ScriptedServer {
+    pub(crate) url: String,
+    sessions: mpsc::Receiver<Stream>,
+    progress: mpsc::Receiver<ProgressCall>,
+    is_frozen: Arc<AtomicBool>,
+    server: JoinHandle<()>,
+}
+
+/// One call of `Work.Progress`; the answer goes back through the channel.
+pub(crate) struct ProgressCall {
+    pub(crate) request: wire::ProgressRequest,
+    pub(crate) answer: tokio::sync::oneshot::Sender<bool>,
+}
+
+/// One worker's stream.
+pub(crate) struct Stream {
+    frames: Streaming<wire::WorkerFrame>,
+    answers: mpsc::Sender<Result<wire::ServerFrame, Status>>,
+    /// Whose it is, once it was welcomed.
+    worker: String,
+    starts: u64,
+}
+
+/// Tokens are never given twice.
+static TOKENS: AtomicU64 = AtomicU64::new(1);
+
+impl ScriptedServer {
+    pub(crate) async fn start() -> Self {
+        Self::start_on(([127, 0, 0, 1], 0).into()).await
+    }
+
+    pub(crate) async fn start_on(address: SocketAddr) -> Self {
+        let listener = TcpListener::bind(address).await.expect("loopback can be bound");
+        let url = format!("http://{}", listener.local_addr().expect("a bound socket has an address"));
+        let (sessions_in, sessions) = mpsc::channel(8);
+        let (progress_in, progress) = mpsc::channel(8);
+        let is_frozen = Arc::new(AtomicBool::new(false));
+        let service = WorkServer::new(Service {
+            sessions: sessions_in,
+            progress: progress_in,
+            is_frozen: Arc::clone(&is_frozen),
+        });
+        let server = tokio::spawn(async move {
+            let listener = TcpListenerStream::new(listener);
+            tonic::transport::Server::builder()
+                .add_service(service)
+                .serve_with_incoming(listener)
+                .await
+                .expect("the server runs until it is dropped");
+        });
+        ScriptedServer { url, sessions, progress, is_frozen, server }
+    }
+
+    /// The next stream, after its hello was read and welcomed.
+    pub(crate) async fn welcome(&mut self) -> (wire::Hello, Stream) {
+        let mut stream = self.session().await;
+        let hello = stream.next().await.hello.expect("the first frame carries the hello");
+        stream.worker = hello.worker.clone();
+        let welcome =
+            wire::Welcome { server: "scripted".into(), version: "0".into(), generation: GENERATION };
+        stream.send(wire::ServerFrame { welcome: Some(welcome), ..Default::default() }).await;
+        (hello, stream)
+    }
+
+    /// The next stream of a worker that is not known yet, registered.
+    pub(crate) async fn register(&mut self) -> (wire::Hello, Stream) {
+        let (hello, mut stream) = self.welcome().await;
+        let beat = stream.heartbeat().await;
+        stream.acknowledge(&beat).await;
+        (hello, stream)
+    }
+
+    /// Answers no probe any more, as if the process were stopped.
+    pub(crate) fn freeze(&self) {
+        self.is_frozen.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) async fn session(&mut self) -> Stream {
+        patiently("a session", self.sessions.recv()).await.expect("the server is running")
+    }
+
+    /// Whether a call of `Work.Progress` waits.
+    pub(crate) fn has_progress(&self) -> bool {
+        !self.progress.is_empty()
+    }
+
+    pub(crate) async fn progress(&mut self) -> ProgressCall {
+        patiently("a progress call", self.progress.recv()).await.expect("the server is running")
+    }
+}
+
+impl Drop for ScriptedServer {
+    fn drop(&mut self) {
+        self.server.abort();
+    }
+}
+
+impl Stream {
+    /// The next frame that says more than a heartbeat; heartbeats are acknowledged.
+    pub(crate) async fn next(&mut self) -> wire::WorkerFrame {
+        loop {
+            let mut frame = self.read().await;
+            let Some(beat) = frame.heartbeat.take() else { return frame };
+            self.acknowledge(&beat).await;
+            if frame != wire::WorkerFrame::default() {
+                return frame;
+            }
+        }
+    }
+
+    /// The next heartbeat, not answered yet. What else is said on the way is passed over.
+    pub(crate) async fn heartbeat(&mut self) -> wire::Heartbeat {
+        loop {
+            if let Some(beat) = self.read().await.heartbeat {
+                return beat;
+            }
+        }
+    }
+
+    /// Reads frames until one has what is asked for.
+    pub(crate) async fn until<T>(&mut self, mut find: impl FnMut(&wire::WorkerFrame) -> Option<T>) -> T {
+        patiently("a frame with what is asked for", async {
+            loop {
+                if let Some(found) = find(&self.next().await) {
+                    return found;
+                }
+            }
+        })
+        .await
+    }
+
+    /// Takes a heartbeat and grants what it asks for, or 20 s; the token to show next.
+    pub(crate) async fn acknowledge(&mut self, beat: &wire::Heartbeat) -> String {
+        self.grant(beat, if beat.lease_ms == 0 { 20_000 } else { beat.lease_ms }).await
+    }
+
+    /// Takes a heartbeat and grants this lease; the token to show next.
+    pub(crate) async fn grant(&mut self, beat: &wire::Heartbeat, lease_ms: i64) -> String {
+        let token = fresh_token();
+        self.answer_heartbeat(wire::HeartbeatAnswer {
+            number: beat.number,
+            answer: "ok".into(),
+            token: token.clone(),
+            lease_ms,
+            ..Default::default()
+        })
+        .await;
+        token
+    }
+
+    pub(crate) async fn answer_heartbeat(&mut self, answer: wire::HeartbeatAnswer) {
+        self.send(wire::ServerFrame { heartbeat: Some(answer), ..Default::default() }).await;
+    }
+
+    async fn read(&mut self) -> wire::WorkerFrame {
+        patiently("a frame", self.frames.message())
+            .await
+            .expect("the stream is well")
+            .expect("the stream is open")
+    }
+
+    pub(crate) async fn send(&mut self, frame: wire::ServerFrame) {
+        self.answers.send(Ok(frame)).await.expect("the worker reads");
+    }
+
+    /// Starts a job; whom the start is for is filled in.
+    pub(crate) async fn assign(&mut self, assignment: wire::Assignment) {
+        self.starts += 1;
+        let assignment = wire::Assignment {
+            generation: GENERATION,
+            worker: self.worker.clone(),
+            start: self.starts,
+            ..assignment
+        };
+        self.send(wire::ServerFrame { assignments: vec![assignment], ..Default::default() }).await;
+    }
+
+    pub(crate) async fn answer(&mut self, report: &wire::Report, answer: &str) {
+        let answer = wire::ReportAnswer {
+            job: report.job.clone(),
+            fence: report.fence,
+            answer: answer.into(),
+            current_fence: if answer == "stale" { report.fence + 1 } else { 0 },
+            ..Default::default()
+        };
+        self.send(wire::ServerFrame { reports: vec![answer], ..Default::default() }).await;
+    }
+}
+
+/// A job to assign: kind "work".
+pub(crate) fn assignment(number: u8, fence: i64) -> wire::Assignment {
+    wire::Assignment {
+        job: job_id(number),
+        fence,
+        attempt: 1,
+        max_attempts: 5,
+        queue: "q".into(),
+        kind: "work".into(),
+        lease_ms: 30_000,
+        ..Default::default()
+    }
+}
+
+/// A token that was never given before.
+pub(crate) fn fresh_token() -> String {
+    format!("{GENERATION:x}.{:x}", TOKENS.fetch_add(1, Ordering::Relaxed))
+}
+
+pub(crate) fn job_id(number: u8) -> String {
+    model::JobId::from_bytes([number; 16]).to_string()
+}
+
+/// Waits for something that must happen.
+pub(crate) async fn patiently<T>(what: &str, happening: impl Future<Output = T>) -> T {
+    tokio::time::timeout(PATIENCE, happening).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
+}
+
+struct Service {
+    sessions: mpsc::Sender<Stream>,
+    progress: mpsc::Sender<ProgressCall>,
+    is_frozen: Arc<AtomicBool>,
+}
+
+#[tonic::async_trait]
+impl Work for Service {
+    type SessionStream = ReceiverStream<Result<wire::ServerFrame, Status>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<wire::WorkerFrame>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let (answers, outbound) = mpsc::channel(8);
+        let stream = Stream { frames: request.into_inner(), answers, worker: String::new(), starts: 0 };
+        self.sessions.send(stream).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(outbound)))
+    }
+
+    async fn progress(
+        &self,
+        request: Request<wire::ProgressRequest>,
+    ) -> Result<Response<wire::ProgressResponse>, Status> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let request = request.into_inner();
+        let note = request.notes[0].clone();
+        self.progress
+            .send(ProgressCall { request, answer })
+            .await
+            .map_err(|_| Status::unavailable("the test is over"))?;
+        let accepted = answered.await.map_err(|_| Status::unavailable("not answered"))?;
+        let answer = wire::ProgressAnswer { job: note.job, fence: note.fence, accepted };
+        Ok(Response::new(wire::ProgressResponse { notes: vec![answer] }))
+    }
+
+    async fn claim(&self, _: Request<wire::ClaimRequest>) -> Result<Response<wire::ClaimResponse>, Status> {
+        Err(Status::unimplemented("scripted"))
+    }
+
+    async fn renew(&self, _: Request<wire::RenewRequest>) -> Result<Response<wire::RenewResponse>, Status> {
+        Err(Status::unimplemented("scripted"))
+    }
+
+    async fn finish(
+        &self,
+        _: Request<wire::FinishRequest>,
+    ) -> Result<Response<wire::FinishResponse>, Status> {
+        Err(Status::unimplemented("scripted"))
+    }
+
+    async fn probe(&self, _: Request<wire::ProbeRequest>) -> Result<Response<wire::ProbeResponse>, Status> {
+        if self.is_frozen.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        Ok(Response::new(wire::ProbeResponse { generation: GENERATION }))
+    }
+}
