@@ -125,6 +125,10 @@ impl Heart {
                 self.keep(Keep::Promoted { count, limit });
             }
             Event::Promoted { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Promote }),
+            // Read before we were frozen: holders must be heard first, and nobody is told anything by such old news.
+            Event::Expired { not_after, .. } if self.now() > not_after => {
+                self.keep(Keep::Failed { duty: Duty::Reap });
+            }
             Event::Expired { limit, not_after, answer: Ok(expired) } => {
                 let judged = self.roll.judge(self.now(), expired);
                 tokio::spawn(rounds::settle(Arc::clone(&self.api), judged, limit, not_after));
@@ -168,8 +172,8 @@ impl Heart {
 
     /// Does what the machines say. Every duty runs in a task of its own and answers with an event.
     fn act(&mut self) {
-        for session in self.roll.act() {
-            self.dispatch(dispatch::Input::Left { session });
+        for news in self.roll.act() {
+            self.dispatch(news);
         }
         while let Some(dispatch::Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {
             tokio::spawn(duties::claim(Arc::clone(&self.api), session, queues.to_vec(), limit));

@@ -1,6 +1,7 @@
 //! Holders that only ping: no lease, no token, no stream. Their silence is noticed by the passive detector.
 
-use std::sync::{Arc, Mutex};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use detect::{PassiveDetector, Pinged};
@@ -18,6 +19,8 @@ use crate::roll_duties;
 pub(crate) struct Pingers {
     detector: PassiveDetector,
     dead: Mutex<Option<mpsc::UnboundedReceiver<WorkerKey>>>,
+    /// Those whose jobs are being taken back: until that is done they cannot start over.
+    losing: Arc<Mutex<HashSet<WorkerKey>>>,
 }
 
 /// Ends the task that takes jobs back from silent holders, and the detector's checks.
@@ -29,23 +32,30 @@ pub(crate) struct Running {
 impl Pingers {
     pub(crate) fn new(config: PassiveConfig, clock: Arc<dyn Clock>) -> Self {
         let (tell, dead) = mpsc::unbounded_channel();
+        let losing = Arc::new(Mutex::new(HashSet::new()));
+        let lost = Arc::clone(&losing);
         let detector = PassiveDetector::new(config, clock, move |key: &WorkerKey| {
             info!(worker = %key, "a pinging holder fell silent");
+            lock(&lost).insert(key.clone());
             // An error means that the server is going away.
             let _ = tell.send(key.clone());
         });
-        Pingers { detector, dead: Mutex::new(Some(dead)) }
+        Pingers { detector, dead: Mutex::new(Some(dead)), losing }
     }
 
     /// Takes back the jobs of those who fall silent, until the answer is dropped.
     pub(crate) fn start(api: &Arc<Api>) -> Running {
-        let dead = api.pingers.dead.lock().expect("no panic while holding the lock").take();
+        let dead = lock(&api.pingers.dead).take();
         let mut dead = dead.expect("a server starts once");
         let task = tokio::spawn({
             let api = Arc::clone(api);
             async move {
                 while let Some(key) = dead.recv().await {
-                    tokio::spawn(roll_duties::lose_pinger(Arc::clone(&api), key));
+                    let api = Arc::clone(&api);
+                    tokio::spawn(async move {
+                        roll_duties::lose_pinger(Arc::clone(&api), key.clone()).await;
+                        lock(&api.pingers.losing).remove(&key);
+                    });
                 }
             }
         });
@@ -77,6 +87,11 @@ impl Pingers {
         self.silent_for(key).is_some()
     }
 
+    /// Whether its jobs are still being taken back.
+    pub(crate) fn is_being_lost(&self, key: &WorkerKey) -> bool {
+        lock(&self.losing).contains(key)
+    }
+
     pub(crate) fn silent_for(&self, key: &WorkerKey) -> Option<Duration> {
         self.detector.since_last(key)
     }
@@ -93,6 +108,10 @@ impl Pingers {
     pub(crate) fn members(&self) -> Vec<(WorkerKey, Duration)> {
         self.detector.members()
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic while holding the lock")
 }
 
 impl Drop for Running {

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use lease::clock_rule::RateError;
 use lease::message::{Answer, Generation};
-use lease::registry::{Input, Output, Registry, Restored, Row, Terms, Ticket, Verdict};
+use lease::registry::{Input, Output, Registry, Restored, Row, StartResult, Terms, Ticket, Verdict};
 use model::{HolderEnd, Instant, Limits, WorkerKey};
 use rpc::{lease_convert, wire};
-use schedule::dispatch::SessionId;
+use schedule::dispatch::{self, SessionId};
 use store::Expired;
 use tokio::sync::oneshot;
 use tracing::{debug, info};
@@ -100,7 +100,12 @@ impl Roll {
 
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         self.registry.handle_deadline(now);
-        self.waiting.retain(|_, (since, _)| now.since(*since) < WAIT_MAX);
+        // Oldest first: tickets are in the order of time.
+        while let Some(oldest) = self.waiting.first_entry()
+            && now.since(oldest.get().0) >= WAIT_MAX
+        {
+            oldest.remove();
+        }
     }
 
     /// Judges rows whose lease is over by what is known of their holders.
@@ -113,28 +118,35 @@ impl Roll {
                 registry: row.registry,
                 beats_itself: row.beats_itself,
                 pings: self.api.pingers.is_alive(&row.holder),
+                unreachable_for: None,
             })
             .collect();
+        let starts: Vec<StartResult> =
+            rows.iter().map(|row| self.registry.start_result(&row.holder, row.hold)).collect();
         let verdicts = self.registry.verify(now, &rows);
         let mut judged = Judged { found: expired.len(), ..Judged::default() };
-        for (row, verdict) in expired.into_iter().zip(verdicts) {
+        for ((row, verdict), start) in expired.into_iter().zip(verdicts).zip(starts) {
             match verdict {
                 Verdict::Push => judged.push.push(row),
                 Verdict::AskAgain => judged.ask_again.push(row),
-                Verdict::TakeBack => judged.take_back.push(row),
+                Verdict::TakeBack => {
+                    let (job_id, fence) = (row.hold.job, row.hold.fence);
+                    info!(%job_id, %fence, worker = %row.holder, why = why_taken(start), "the job's lease is over");
+                    judged.take_back.push(row);
+                }
                 Verdict::NotOurs => {}
             }
         }
         judged
     }
 
-    /// Does what the registry says. Answers the sessions that have no business here any more.
-    pub(crate) fn act(&mut self) -> Vec<SessionId> {
-        let mut ended = Vec::new();
+    /// Does what the registry says. Answers what dispatch must hear of it.
+    pub(crate) fn act(&mut self) -> Vec<dispatch::Input> {
+        let mut news = Vec::new();
         while let Some(output) = self.registry.poll_output() {
             let api = Arc::clone(&self.api);
             match output {
-                Output::Answer { ticket, key, answer } => self.answer(ticket, &key, &answer),
+                Output::Answer { ticket, key, answer } => news.extend(self.answer(ticket, &key, &answer)),
                 Output::LeaveDone { ticket } => {
                     if let Some((_, Waiting::Leave(done))) = self.waiting.remove(&ticket) {
                         let _ = done.send(());
@@ -148,7 +160,9 @@ impl Roll {
                     let stops = stops.iter().map(lease_convert::stop_to_wire).collect();
                     self.tell(&key, wire::ServerFrame { stops, ..Default::default() });
                 }
-                Output::Ended { key, end } => ended.extend(self.end(&key, end)),
+                Output::Ended { key, end } => {
+                    news.extend(self.end(&key, end).map(|session| dispatch::Input::Left { session }));
+                }
                 Output::Enlist { key, nonce, grant, profile } => {
                     let worker = store::Enlist {
                         key,
@@ -162,16 +176,16 @@ impl Roll {
                 Output::Succeed { former, key, holds } => {
                     tokio::spawn(roll_duties::succeed(api, former, key, holds));
                 }
-                Output::Retire { key, end, counted, not_after } => {
+                Output::Retire { key, end, counted, .. } => {
                     let silent_since = self.registry.worker(&key).and_then(|worker| worker.last_heard);
-                    tokio::spawn(roll_duties::retire(api, key, end, counted, not_after, silent_since));
+                    tokio::spawn(roll_duties::retire(api, key, end, counted, silent_since));
                 }
                 Output::Check { key, holds } => {
                     tokio::spawn(roll_duties::check(api, key, holds));
                 }
             }
         }
-        ended
+        news
     }
 
     fn wait(&mut self, now: Instant, waiting: Waiting) -> Ticket {
@@ -181,7 +195,8 @@ impl Roll {
         ticket
     }
 
-    fn answer(&mut self, ticket: Ticket, key: &WorkerKey, answer: &Answer) {
+    /// Answers a heartbeat. The first one that is taken on a stream opens it for work.
+    fn answer(&mut self, ticket: Ticket, key: &WorkerKey, answer: &Answer) -> Option<dispatch::Input> {
         self.api.metrics.count_heartbeat(answer);
         match answer {
             Answer::Ok(_) => {}
@@ -192,19 +207,21 @@ impl Roll {
                 debug!(worker = %key, why = lease_convert::later_sentence(*why), "first heartbeat put off");
             }
         }
-        let Some((_, Waiting::Heartbeat(reply))) = self.waiting.remove(&ticket) else { return };
+        let Some((_, Waiting::Heartbeat(reply))) = self.waiting.remove(&ticket) else { return None };
         match reply {
-            Reply::Call(reply) => drop(reply.send(answer.clone())),
+            Reply::Call(reply) => {
+                let _ = reply.send(answer.clone());
+                None
+            }
             Reply::Stream { session, number } => {
                 let was_leased = session.is_leased();
-                if matches!(answer, Answer::Ok(_)) {
-                    session.note_leased();
-                }
+                let add = if matches!(answer, Answer::Ok(_)) { session.note_leased() } else { 0 };
                 if !(was_leased && self.api.faults.drops_answer()) {
                     let heartbeat = Some(lease_convert::answer_to_wire(number, answer));
                     // A full outbox loses the answer: the worker asks again, and a mismatch puts it right.
                     session.offer(wire::ServerFrame { heartbeat, ..Default::default() });
                 }
+                (add > 0).then_some(dispatch::Input::Credits { session: session.id, add })
             }
         }
     }
@@ -223,5 +240,14 @@ impl Roll {
             session.close.cancel();
         }
         Some(session.id)
+    }
+}
+
+/// Why a job is taken back whose row lease is over, for people.
+fn why_taken(start: StartResult) -> &'static str {
+    match start {
+        StartResult::Started => "its handler gave no sign",
+        StartResult::NotStarted => "its worker received it and does not have it",
+        StartResult::Unsure => "nobody says that it arrived",
     }
 }

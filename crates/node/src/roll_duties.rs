@@ -42,30 +42,24 @@ pub(crate) async fn retire(
     key: WorkerKey,
     end: HolderEnd,
     counted: bool,
-    not_after: Option<Instant>,
     silent_since: Option<Instant>,
 ) {
-    let done = if not_after.is_some_and(|at| api.clock.monotonic() > at) {
-        // Frozen since the decision: whoever has beaten meanwhile must be heard first.
-        false
-    } else {
-        let retired = async {
-            api.store.retire(&key, end).await?;
-            api.store.reap_holder(&key, counted).await
-        };
-        match retired.await {
-            Ok(mut reaped) => {
-                if let Some(since) = silent_since.filter(|_| !end.is_left()) {
-                    let silent = api.clock.monotonic().since(since);
-                    reaped.iter_mut().for_each(|job| job.late = silent);
-                }
-                api.note_reaped(&reaped).await;
-                true
+    let retired = async {
+        api.store.retire(&key, end).await?;
+        api.store.reap_holder(&key, counted).await
+    };
+    let done = match retired.await {
+        Ok(mut reaped) => {
+            if let Some(since) = silent_since.filter(|_| !end.is_left()) {
+                let silent = api.clock.monotonic().since(since);
+                reaped.iter_mut().for_each(|job| job.late = silent);
             }
-            Err(error) => {
-                warn!(worker = %key, %error, "cannot take back the worker's jobs; trying again");
-                false
-            }
+            api.note_reaped(&reaped).await;
+            true
+        }
+        Err(error) => {
+            warn!(worker = %key, %error, "cannot take back the worker's jobs; trying again");
+            false
         }
     };
     tell(&api, Input::Retired { key, done }).await;

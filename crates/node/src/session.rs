@@ -3,11 +3,13 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use lease::message::{Change, Heartbeat};
 use lease::registry::Input;
-use model::{ErrorKind, Hold, Nonce, Outcome, Report, Retry};
+use model::{ErrorKind, Hold, Limits, Nonce, Outcome, Report, Retry};
 use rpc::wire::{ServerFrame, WorkerFrame};
 use rpc::{ApiError, convert, lease_convert, wire};
 use tokio::sync::mpsc;
@@ -15,11 +17,16 @@ use tonic::Status;
 use tracing::{debug, info, warn};
 
 use crate::api::{Answer, Api, renewal_answers};
-use crate::event::{Event, Leave, Reply, RollEvent};
+use crate::event::{Event, Reply, RollEvent};
 use crate::sessions::{FRAMES_MAX, Session};
 
-/// Frames taken together at most; a named bound on the work between two looks at the stream.
-const GATHER_MAX: usize = 64;
+/// Entries and bytes of frames kept at most while the store is busy; then the worker is held back by flow control.
+const GATHER_ENTRIES_MAX: usize = 10_000;
+const GATHER_BYTES_MAX: usize = 16 << 20;
+
+/// Pauses between tries while the store is in trouble.
+const STORE_PAUSE_MIN: Duration = Duration::from_millis(100);
+const STORE_PAUSE_MAX: Duration = Duration::from_secs(2);
 
 /// The other end of [`Outgoing`](crate::sessions::Outgoing).
 pub(crate) type Outbox = mpsc::Receiver<Result<ServerFrame, Status>>;
@@ -58,10 +65,14 @@ where
         ));
     }
 
+    // A dead key learns that from the answer to its heartbeat; until then it must not dry up queues by empty claims.
+    let is_dead = api.store.worker(&worker).await?.is_some_and(|known| known.ended.is_some());
     let (sender, outbox) = mpsc::channel(FRAMES_MAX);
     let session = api.sessions.open(worker, nonce, profile, sender);
     info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues = queues.len(), "worker connected");
-    api.tell(Event::Joined { session: session.id, queues }).await;
+    if !is_dead {
+        api.tell(Event::Joined { session: session.id, queues }).await;
+    }
     let welcome = wire::Welcome {
         server: api.config.name.clone(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -83,36 +94,44 @@ where
     Ok(outbox)
 }
 
+/// Reads frames and does what they ask. Signs of life are passed on as soon as they are read: they must not wait for a slow
+/// store behind the worker's own reports. The rest is gathered while the store is busy with what came before.
 async fn serve<S>(api: &Api, session: &Arc<Session>, first: WorkerFrame, frames: &mut S) -> Answer<()>
 where
     S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin,
 {
     let mut gathered = Gathered::default();
-    gathered.add(api, session, first)?;
+    gathered.add(api, session, first).await?;
+    let mut is_open = true;
+    let mut work: Option<BoxFuture<'_, Answer<bool>>> = None;
     loop {
-        let mut open = true;
-        while gathered.frames < GATHER_MAX {
-            match frames.next().now_or_never() {
-                Some(Some(frame)) => gathered.add(api, session, frame?)?,
-                Some(None) => {
-                    open = false;
-                    break;
+        if work.is_none() {
+            while is_open && !gathered.is_full() {
+                match frames.next().now_or_never() {
+                    Some(Some(frame)) => gathered.add(api, session, frame?).await?,
+                    Some(None) => is_open = false,
+                    None => break,
                 }
-                None => break,
+            }
+            if gathered.has_work() {
+                work = Some(std::mem::take(&mut gathered).handle(api, session).boxed());
+            } else if !is_open {
+                return Ok(());
             }
         }
-        let left = std::mem::take(&mut gathered).handle(api, session).await?;
-        if left || !open {
-            return Ok(());
-        }
-        let next = tokio::select! {
+        tokio::select! {
             biased;
             () = session.close.cancelled() => return Ok(()),
-            next = frames.next() => next,
-        };
-        match next {
-            Some(frame) => gathered.add(api, session, frame?)?,
-            None => return Ok(()),
+            is_gone = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
+                work = None;
+                if is_gone? {
+                    return Ok(());
+                }
+            }
+            frame = frames.next(), if is_open && !gathered.is_full() => match frame {
+                Some(frame) => gathered.add(api, session, frame?).await?,
+                None => is_open = false,
+            },
         }
     }
 }
@@ -120,21 +139,40 @@ where
 /// What several frames said, put together.
 #[derive(Default)]
 struct Gathered {
-    frames: usize,
     credits: u32,
     draining: bool,
-    heartbeat: Option<(u64, Heartbeat)>,
-    binds: Vec<Change>,
     beats: Vec<Hold>,
     reports: Vec<Report>,
     progress: Vec<store::Progress>,
     leave: Option<wire::Leave>,
+    bytes: usize,
 }
 
 impl Gathered {
-    fn add(&mut self, api: &Api, session: &Session, frame: WorkerFrame) -> Answer<()> {
+    /// Whether no more should be read until this is dealt with.
+    fn is_full(&self) -> bool {
+        let entries = self.beats.len() + self.reports.len() + self.progress.len();
+        entries >= GATHER_ENTRIES_MAX || self.bytes >= GATHER_BYTES_MAX
+    }
+
+    fn has_work(&self) -> bool {
+        self.credits > 0
+            || self.draining
+            || !self.beats.is_empty()
+            || !self.reports.is_empty()
+            || !self.progress.is_empty()
+            || self.leave.is_some()
+    }
+
+    /// Takes a frame: signs of life go on at once, the rest is kept.
+    async fn add(&mut self, api: &Api, session: &Arc<Session>, frame: WorkerFrame) -> Answer<()> {
         let limits = &api.config.limits;
-        self.frames += 1;
+        if frame.binds.len().max(frame.beats.len()) > Limits::BOUND_MAX {
+            return Err(ApiError::invalid(format!(
+                "a frame may bind or beat for at most {} jobs",
+                Limits::BOUND_MAX
+            )));
+        }
         self.credits = lease_convert::slots(self.credits.saturating_add(frame.credits))?;
         self.draining |= frame.draining;
         if let Some(beat) = frame.heartbeat {
@@ -143,17 +181,21 @@ impl Gathered {
             if beat.key != session.worker {
                 return Err(ApiError::invalid("a heartbeat on a stream must be that of the stream's worker"));
             }
-            // Of two that wait here together the first was given up by its worker; what it said is repeated.
-            if beat.token.is_none() {
+            // Once for each stream: a restarted server does not know who this is.
+            if !session.is_leased() {
                 beat.profile.get_or_insert_with(|| session.profile.clone());
             }
-            self.heartbeat = Some((number, beat));
+            let reply = Reply::Stream { session: Arc::clone(session), number };
+            api.tell(Event::Roll(RollEvent::Heartbeat { reply, beat: Box::new(beat) })).await;
         }
-        for change in &frame.binds {
-            self.binds.push(lease_convert::change_from_wire(change)?);
+        if !frame.binds.is_empty() {
+            let binds = frame.binds.iter().map(lease_convert::change_from_wire).collect::<Result<_, _>>()?;
+            let (key, nonce) = (session.worker.clone(), session.nonce);
+            api.tell_roll(Input::Bind { key, nonce, binds }).await;
         }
         self.beats.extend(convert::holds(&frame.beats)?);
         for report in frame.reports {
+            self.bytes += report.result.len() + report.error.len();
             let hold = convert::hold(&report.job, report.fence)?;
             // A report that breaks a limit would break it again: the job ends here, with the reason.
             let report = convert::report(report, limits).unwrap_or_else(|invalid| {
@@ -163,6 +205,7 @@ impl Gathered {
             self.reports.push(report);
         }
         for note in frame.progress {
+            self.bytes += [&note.note, &note.checkpoint].into_iter().flatten().map(Bytes::len).sum::<usize>();
             match convert::progress(note, limits) {
                 Ok(note) => self.progress.push(note),
                 Err(error) => warn!(%error, "a progress note was left out"),
@@ -179,13 +222,17 @@ impl Gathered {
         let mut answer = ServerFrame::default();
         if self.draining {
             // Before its hand-backs, which would otherwise come straight back to it.
+            session.withdraw_credits();
             api.tell(Event::Left { session: session.id }).await;
-        } else if self.credits > 0 {
-            api.tell(Event::Credits { session: session.id, add: self.credits }).await;
+        } else {
+            let add = session.admit_credits(self.credits);
+            if add > 0 {
+                api.tell(Event::Credits { session: session.id, add }).await;
+            }
         }
         if !self.progress.is_empty() {
             let holds: Vec<Hold> = self.progress.iter().map(|note| note.hold).collect();
-            let accepted = api.note_progress(worker, self.progress).await?;
+            let accepted = patiently(session, || api.note_progress(worker, self.progress.clone())).await?;
             let refused = holds.iter().zip(accepted).filter(|(_, accepted)| !accepted);
             answer.stops.extend(refused.map(|(hold, _)| convert::stop(*hold, "lost")));
         }
@@ -195,26 +242,16 @@ impl Gathered {
         if !self.beats.is_empty() {
             self.beats.sort();
             self.beats.dedup();
-            let answers = api.renew_holds(worker, self.beats.clone()).await?;
+            let answers = patiently(session, || api.renew_holds(worker, self.beats.clone())).await?;
             answer.stops.extend(renewal_answers(&self.beats, &answers).1);
         }
         if !self.reports.is_empty() {
-            let answers = api.finish_reports(worker, self.reports).await?;
+            let answers = patiently(session, || api.finish_reports(worker, self.reports.clone())).await?;
             answer.reports =
                 answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
         }
-        if !self.binds.is_empty() {
-            let (key, nonce) = (worker.clone(), session.nonce);
-            api.tell_roll(Input::Bind { key, nonce, binds: self.binds }).await;
-        }
-        if let Some((number, beat)) = self.heartbeat {
-            let reply = Reply::Stream { session: Arc::clone(session), number };
-            api.tell(Event::Roll(RollEvent::Heartbeat { reply, beat: Box::new(beat) })).await;
-        }
         if let Some(leave) = &self.leave {
-            let nonce = session.is_leased().then_some(session.nonce);
-            let leave = Leave::Own { key: worker.clone(), nonce, all_stopped: leave.all_stopped };
-            api.leave(leave).await;
+            api.leave_own(worker.clone(), session.nonce, leave.all_stopped).await?;
             answer.left = true;
         }
         if answer != ServerFrame::default() && session.send(answer).await.is_err() {
@@ -222,5 +259,28 @@ impl Gathered {
             return Ok(true);
         }
         Ok(self.leave.is_some())
+    }
+}
+
+/// Does this until the store can. To end the session instead would help nobody: the worker would come back with the same
+/// reports, and its heartbeats, which need no store, would be lost on the way.
+async fn patiently<T, F: Future<Output = Answer<T>>>(
+    session: &Session,
+    mut call: impl FnMut() -> F,
+) -> Answer<T> {
+    let mut pause = STORE_PAUSE_MIN;
+    loop {
+        match call().await {
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                warn!(worker = %session.worker, %error, "what the worker said waits for the store");
+            }
+            answer => return answer,
+        }
+        tokio::select! {
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(STORE_PAUSE_MAX),
+            () = session.close.cancelled() => {
+                return Err(ApiError::new(ErrorKind::Unavailable, "the session was closed meanwhile"));
+            }
+        }
     }
 }

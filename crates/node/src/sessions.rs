@@ -1,12 +1,12 @@
 //! The open sessions: where to send a worker's frames, and who serves which queue.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lease::message::Profile;
-use model::{Nonce, QueueName, WorkerKey};
+use model::{Limits, Nonce, QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
 use rpc::wire::{ServerFrame, Stop};
 use schedule::dispatch::SessionId;
@@ -34,10 +34,18 @@ pub(crate) struct Session {
     pub(crate) frames: Outgoing,
     /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
-    /// The worker's heartbeats hold a lease.
-    is_leased: AtomicBool,
+    gate: Mutex<Gate>,
     /// The number of the last start that was sent.
     last_start: AtomicU64,
+}
+
+/// What a session waits for before it gets work.
+#[derive(Debug, Default)]
+struct Gate {
+    /// The worker's heartbeats hold a lease.
+    is_leased: bool,
+    /// Offered before that.
+    credits: u32,
 }
 
 /// The worker is gone, or reads so slowly that it was given up.
@@ -71,13 +79,37 @@ impl Session {
         self.offer(ServerFrame { stops: vec![stop], ..Default::default() });
     }
 
-    pub(crate) fn note_leased(&self) {
-        self.is_leased.store(true, Ordering::Relaxed);
+    /// The registry took a heartbeat of this session. Answers the credits that waited for that.
+    pub(crate) fn note_leased(&self) -> u32 {
+        let mut gate = self.gate();
+        gate.is_leased = true;
+        std::mem::take(&mut gate.credits)
     }
 
     /// Whether a worker lease covers what is sent here; otherwise each job has only its row's own.
     pub(crate) fn is_leased(&self) -> bool {
-        self.is_leased.load(Ordering::Relaxed)
+        self.gate().is_leased
+    }
+
+    /// Takes credits: those that may be used now. A worker that heartbeats gets no work before its registry took a
+    /// heartbeat on this very stream: it might be another server's worker, or over, and would drop what it is given.
+    pub(crate) fn admit_credits(&self, credits: u32) -> u32 {
+        let mut gate = self.gate();
+        if gate.is_leased || self.nonce == Nonce::default() {
+            credits
+        } else {
+            gate.credits = gate.credits.saturating_add(credits).min(Limits::SLOTS_MAX);
+            0
+        }
+    }
+
+    /// It drains: what waited is not wanted any more.
+    pub(crate) fn withdraw_credits(&self) {
+        self.gate().credits = 0;
+    }
+
+    fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
+        self.gate.lock().expect("no panic while holding the lock")
     }
 
     /// Numbers for this many starts: the first of them.
@@ -144,7 +176,7 @@ impl Sessions {
             profile,
             frames,
             close: CancellationToken::new(),
-            is_leased: AtomicBool::new(false),
+            gate: Mutex::default(),
             last_start: AtomicU64::new(0),
         });
         let mut open = self.lock();

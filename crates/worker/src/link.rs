@@ -104,7 +104,8 @@ async fn keep_open(
             Err(why) => events.send(LinkEvent::Failed { why }).await?,
         }
         client.prefer_another();
-        time::sleep(backoff.next(rand::random())).await;
+        // A server that is back gives its workers one lease to come back, so the pauses must be much shorter.
+        time::sleep(backoff.next(rand::random()).min(terms.home.lease() / 5)).await;
     }
 }
 

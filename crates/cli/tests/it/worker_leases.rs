@@ -39,7 +39,7 @@ async fn two_hundred_jobs_of_a_killed_worker_come_back_together_one_lease_later(
     let jobs = fleet.ended(&ids).await;
     assert!(jobs.iter().all(|job| (job.state.as_str(), job.lost) == ("completed", 1)), "{jobs:?}");
     assert_eq!(fleet.metric("tenure_jobs_rescued_total", "").await, 200.0);
-    // From the worker's last heartbeat to the moment its jobs were offered again: one statement, so one time for all.
+    // From the worker's last heartbeat to the moment its jobs were offered again.
     let total = fleet.metric("tenure_rescue_seconds_sum", "").await;
     let each = total / fleet.metric("tenure_rescue_seconds_count", "").await;
     let stalled = fleet.metric("tenure_own_stalled_seconds_total", "").await;

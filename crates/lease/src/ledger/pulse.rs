@@ -12,6 +12,8 @@ use super::alarm::Alarm;
 
 /// Heartbeats per lease. Three may be missed: the fourth still arrives before the lease of the last answered one ends.
 const HEARTBEATS_PER_LEASE: u32 = 5;
+/// The shortest wait that a server may ask for; a shorter one is made this long, so that nobody hammers at a full door.
+const WAIT_MIN: Duration = Duration::from_millis(100);
 /// The longest wait that a server may ask for; a longer one is cut.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
@@ -94,7 +96,7 @@ impl Pulse {
     /// Not before this long from now, plus up to half of it, so that those who were sent away together do not come back
     /// together.
     pub(super) fn wait(&mut self, now: Instant, retry_after: Duration, nonce: Nonce) {
-        let wait = retry_after.min(WAIT_MAX);
+        let wait = retry_after.clamp(WAIT_MIN, WAIT_MAX);
         self.waits += 1;
         let dice = u128::from(mix(nonce.get() ^ self.waits.rotate_left(32)));
         let jitter = Duration::from_nanos(((wait.as_nanos() * dice) >> 65) as u64);

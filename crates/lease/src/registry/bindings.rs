@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Hold, Instant, Limits};
 
 use super::checks::Checks;
-use super::io::HoldStanding;
+use super::io::{HoldStanding, StartResult};
 use super::mutation::Mutation;
 use super::refused::Refused;
 use super::stops::Stops;
@@ -50,8 +50,8 @@ pub(super) struct Bindings {
     entries: BTreeMap<Hold, Entry>,
     /// The entries with a change later than `applied`, so that a digest of `applied` costs nothing when there are none.
     early: BTreeSet<(u64, Hold)>,
-    /// Our own record of claims that were granted and not bound yet.
-    records: BTreeSet<Hold>,
+    /// Our own record of claims that were granted and not bound yet, with their start numbers.
+    records: BTreeMap<Hold, u64>,
     /// Of all entries.
     digest: Digest,
     applied: u64,
@@ -111,13 +111,24 @@ impl Bindings {
         Some(self.bind(it.hold, it.change, true))
     }
 
-    /// These claims were granted and are about to be sent.
-    pub(super) fn record(&mut self, holds: impl IntoIterator<Item = Hold>) {
-        for hold in holds {
+    /// These claims were granted and are about to be sent, the last of them with this start number.
+    pub(super) fn record(&mut self, holds: Vec<Hold>, last_start: u64) {
+        let first = last_start.saturating_sub(holds.len() as u64) + 1;
+        for (start, hold) in (first..).zip(holds) {
             // Without a record a bind is checked, so the maximum costs a question and nothing else.
             if self.records.len() < Limits::BOUND_MAX && !self.entries.contains_key(&hold) {
-                self.records.insert(hold);
+                self.records.insert(hold, start);
             }
+        }
+    }
+
+    /// What is known of a start, when the worker has received all starts up to this number on its present stream.
+    pub(super) fn start_result(&self, hold: Hold, starts_seen: u64) -> StartResult {
+        match self.records.get(&hold) {
+            _ if self.entries.contains_key(&hold) => StartResult::Started,
+            // It has seen this one and does not say that it has the job; a number it has seen it never takes again.
+            Some(start) if *start <= starts_seen => StartResult::NotStarted,
+            _ => StartResult::Unsure,
         }
     }
 
@@ -138,7 +149,7 @@ impl Bindings {
     pub(super) fn cancel(&mut self, hold: Hold) -> Option<Stop> {
         let is_ours = match self.standing(hold) {
             Some(standing) => standing != Standing::Lost,
-            None => self.records.contains(&hold),
+            None => self.records.contains_key(&hold),
         };
         is_ours.then(|| self.stop(hold, StopOrder::Cancelled))
     }
@@ -272,7 +283,7 @@ impl Bindings {
             entry.is_awaited |= is_awaited;
             return entry.standing;
         }
-        let is_recorded = self.records.remove(&hold) || self.has(Mutation::BindNotChecked);
+        let is_recorded = self.records.remove(&hold).is_some() || self.has(Mutation::BindNotChecked);
         if self.entries.len() >= Limits::BOUND_MAX {
             // More than anybody may hold: it gets no entry, and the worker hears that it must let go.
             self.stop(hold, StopOrder::Lost);
@@ -325,7 +336,7 @@ impl Bindings {
         let gone: Vec<Hold> = self.entries.iter().filter(is_gone).map(|(hold, _)| *hold).collect();
         gone.into_iter().for_each(|hold| self.unbind(hold));
         if let Some(rare) = &mut self.rare {
-            rare.stops.retain(|hold| self.entries.contains_key(hold) || self.records.contains(hold));
+            rare.stops.retain(|hold| self.entries.contains_key(hold) || self.records.contains_key(hold));
         }
         for hold in full {
             self.bind(hold, self.applied, false);

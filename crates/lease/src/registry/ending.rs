@@ -8,7 +8,6 @@ use super::entity::{Entity, Farewell, Stage};
 use super::io::{Input, Output, Ticket};
 use super::machine::Registry;
 use super::mutation::Mutation;
-use super::stall::STALL_TOLERANCE;
 use super::timers::{Due, Timer};
 use crate::message::{Answer, InactiveReason};
 
@@ -26,8 +25,8 @@ impl Registry {
             worker.lease_timer = worker.expires;
             return self.timers.arm(worker.expires, Timer::Lease, due.key);
         }
-        // The move of its holds ends it, however long that takes, so no timer is needed any more.
-        if worker.has_successor && !self.rules.has(Mutation::FormerExpires) {
+        // The move of its holds ends it, however long that takes. Should that come to nothing, the timer is set anew.
+        if worker.successors > 0 && !self.rules.has(Mutation::FormerExpires) {
             return;
         }
         self.end(now, &due.key, HolderEnd::Expired, None);
@@ -44,7 +43,7 @@ impl Registry {
     ) {
         let Some(worker) = self.workers.get_mut(&key) else {
             return match nonce {
-                None if all_stopped => self.retire_stranger(now, key, ticket),
+                None if all_stopped => self.retire_stranger(key, ticket),
                 _ => self.outbox.leave_done(ticket),
             };
         };
@@ -82,7 +81,7 @@ impl Registry {
     pub(super) fn end(&mut self, now: Instant, key: &WorkerKey, end: HolderEnd, ticket: Option<Ticket>) {
         let farewell = Farewell { tickets: ticket.into_iter().collect(), ..Farewell::default() };
         self.close(now, key, end, Some(Box::new(farewell)));
-        self.retire(now, key.clone());
+        self.retire(key.clone());
     }
 
     /// The store says that an active worker has ended already.
@@ -121,12 +120,12 @@ impl Registry {
     }
 
     /// The pause after a failed retirement is over.
-    pub(super) fn retire_due(&mut self, now: Instant, due: Due) {
+    pub(super) fn retire_due(&mut self, due: Due) {
         let Some(worker) = self.workers.get_mut(&due.key) else { return };
         if let Stage::Ended { farewell: Some(farewell), .. } = &mut worker.stage
             && farewell.retry_at.take_if(|at| *at == due.at).is_some()
         {
-            self.retire(now, due.key);
+            self.retire(due.key);
         }
     }
 
@@ -138,13 +137,13 @@ impl Registry {
     }
 
     /// A holder that never heartbeat is gone. It is entered as ended, so that a repeat of its leave is recognised.
-    fn retire_stranger(&mut self, now: Instant, key: WorkerKey, ticket: Ticket) {
+    fn retire_stranger(&mut self, key: WorkerKey, ticket: Ticket) {
         let mut stranger = Entity::stranger(&self.rules, HolderEnd::Left);
         if let Stage::Ended { farewell: Some(farewell), .. } = &mut stranger.stage {
             farewell.tickets.push(ticket);
         }
         self.workers.insert(key.clone(), Box::new(stranger));
-        self.retire(now, key);
+        self.retire(key);
     }
 
     fn close(&mut self, now: Instant, key: &WorkerKey, end: HolderEnd, farewell: Option<Box<Farewell>>) {
@@ -161,15 +160,11 @@ impl Registry {
         self.count_alive(now, -1);
     }
 
-    fn retire(&mut self, now: Instant, key: WorkerKey) {
+    fn retire(&mut self, key: WorkerKey) {
         let Some(Stage::Ended { end, .. }) = self.workers.get(&key).map(|worker| &worker.stage) else {
             return;
         };
-        // Only the clock can be wrong about a worker, and it is if we stood still after looking at it.
-        let by_clock = *end == HolderEnd::Expired;
-        let is_bounded = by_clock && !self.rules.has(Mutation::RetireWithoutNotAfter);
-        let not_after = is_bounded.then(|| now + STALL_TOLERANCE);
-        self.outbox.push(Output::Retire { key, end: *end, counted: by_clock, not_after });
+        self.outbox.push(Output::Retire { key, end: *end, counted: *end == HolderEnd::Expired });
     }
 
     fn remember(&mut self, now: Instant, key: WorkerKey) {

@@ -39,9 +39,11 @@ pub(super) struct Entity {
     pub(super) last_heard: Option<Instant>,
     pub(super) lag: Duration,
     pub(super) free_slots: u32,
+    /// The highest start number it received on its present stream.
+    pub(super) starts_seen: u64,
     pub(super) is_draining: bool,
-    /// Its holds are being moved to a new key, which ends it; it cannot expire meanwhile.
-    pub(super) has_successor: bool,
+    /// How many new keys wait for its holds; the first that gets them ends it. It cannot expire meanwhile.
+    pub(super) successors: u32,
 }
 
 /// Where it is in its life.
@@ -66,7 +68,7 @@ pub(super) enum Sync {
     Done,
 }
 
-/// A first heartbeat that is not answered yet.
+/// A heartbeat that is not answered yet: the first one, or one that found a former key alive after a restart of ours.
 #[derive(Debug)]
 pub(super) struct Joining {
     pub(super) ticket: Ticket,
@@ -86,12 +88,18 @@ pub(super) struct Farewell {
     pub(super) retry_at: Option<Instant>,
 }
 
+impl Joining {
+    /// A heartbeat that just came, of a worker that may go on with the holds of a former key.
+    pub(super) fn new(ticket: Ticket, beat: Heartbeat, succession: Option<Succession>) -> Self {
+        Joining { ticket, beat, behind: Vec::new(), succession }
+    }
+}
+
 impl Entity {
     /// A worker that was just heard of for the first time.
-    pub(super) fn joining(now: Instant, rules: &Rules, ticket: Ticket, mut beat: Heartbeat) -> Self {
-        let profile = beat.profile.take().unwrap_or_default();
-        let nonce = beat.nonce;
-        let joining = Joining { ticket, beat, behind: Vec::new(), succession: None };
+    pub(super) fn joining(now: Instant, rules: &Rules, mut joining: Joining) -> Self {
+        let profile = joining.beat.profile.take().unwrap_or_default();
+        let nonce = joining.beat.nonce;
         Entity {
             profile: Box::new(profile),
             first_heard: Some(now),
@@ -139,14 +147,16 @@ impl Entity {
             last_heard: None,
             lag: Duration::ZERO,
             free_slots: 0,
+            starts_seen: 0,
             is_draining: false,
-            has_successor: false,
+            successors: 0,
         }
     }
 
     /// Takes a heartbeat that showed the right token: the lease runs anew, the changes apply.
     pub(super) fn accept(&mut self, now: Instant, rules: &Rules, beat: &mut Heartbeat) -> Ack {
         self.hear(now, beat);
+        self.starts_seen = beat.starts_seen;
         self.lease = rules.grant(beat.lease).min(self.durable_grant);
         self.expires = rules.expires(self.expires, now, self.lease);
         self.token.sequence += 1;
@@ -178,6 +188,12 @@ impl Entity {
             self.bindings.skip_to(beat.change);
         }
         Answer::Mismatch { token: self.token, held: self.expires > now, resync: !self.is_synced() }
+    }
+
+    /// True if the holds of a living former key move before this heartbeat is accepted: it says what must move, and nobody
+    /// waits for the holds of this worker in turn.
+    pub(super) fn may_succeed(&self, beat: &Heartbeat) -> bool {
+        beat.full.is_some() && self.successors == 0
     }
 
     /// What a worker says for people.

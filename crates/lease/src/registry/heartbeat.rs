@@ -28,24 +28,36 @@ impl Registry {
         {
             return self.outbox.answer(ticket, beat.key, later(wait, LaterReason::Throttled));
         }
+        let former = self.living_former(&beat);
         let Registry { rules, workers, outbox, .. } = self;
         let Some(worker) = workers.get_mut(&beat.key) else {
-            return self.first_heartbeat(now, ticket, beat);
+            return self.first_heartbeat(now, ticket, beat, former);
         };
         let is_its = beat.nonce == worker.nonce || rules.has(Mutation::NonceIgnored);
+        let may_succeed = former.is_some() && worker.may_succeed(&beat);
         match &mut worker.stage {
             Stage::Ended { end, .. } if !rules.has(Mutation::EndedIsRevived) => {
                 outbox.answer(ticket, beat.key, inactive(InactiveReason::Ended(*end)));
             }
             _ if !is_its => outbox.answer(ticket, beat.key, inactive(InactiveReason::KeyTaken)),
             Stage::Joining(joining) => {
-                // Whoever repeats himself has given up waiting for the first answer.
-                joining.ticket = ticket;
-                joining.beat = beat;
+                // Whoever repeats himself has given up waiting for the first answer. One with another token is older.
+                if joining.beat.token == beat.token {
+                    joining.ticket = ticket;
+                    joining.beat = beat;
+                }
             }
             _ if beat.token != Some(worker.token) => {
                 let answer = worker.mismatch(now, rules, &mut beat);
                 outbox.answer(ticket, beat.key, answer);
+            }
+            _ if may_succeed => {
+                // What the store is being told about this worker comes first.
+                let key = beat.key.clone();
+                worker.waiting = Some(Box::new((ticket, beat)));
+                if worker.enlisting.is_none() {
+                    self.take_waiting(now, &key);
+                }
             }
             _ => match larger_grant(worker, rules, beat.lease) {
                 None => {
@@ -63,16 +75,21 @@ impl Registry {
         }
     }
 
-    fn first_heartbeat(&mut self, now: Instant, ticket: Ticket, beat: Heartbeat) {
+    /// A worker that goes on from a living former key is not new, so it does not wait at the door.
+    fn first_heartbeat(&mut self, now: Instant, ticket: Ticket, beat: Heartbeat, former: Option<WorkerKey>) {
         let key = beat.key.clone();
         if beat.token.is_some() {
             return self.outbox.answer(ticket, key, inactive(InactiveReason::Unknown));
         }
-        if let Err(wait) = self.throttle.take(now) {
+        if former.is_none()
+            && let Err(wait) = self.throttle.take(now)
+        {
             return self.outbox.answer(ticket, key, later(wait, LaterReason::Throttled));
         }
         let grant = self.rules.grant(beat.lease);
-        let mut worker = Box::new(Entity::joining(now, &self.rules, ticket, beat));
+        let succession = former.map(|former| self.await_successor(former));
+        let joining = Joining::new(ticket, beat, succession);
+        let mut worker = Box::new(Entity::joining(now, &self.rules, joining));
         enlist(&key, &mut worker, grant, &mut self.outbox);
         self.workers.insert(key, worker);
         self.count_alive(now, 1);
@@ -80,8 +97,7 @@ impl Registry {
 
     /// The store made a worker or a larger grant durable, or did not.
     pub(super) fn enlisted(&mut self, now: Instant, key: WorkerKey, answer: Enlisted) {
-        let Registry { rules, workers, outbox, .. } = self;
-        let Some(worker) = workers.get_mut(&key) else { return };
+        let Some(worker) = self.workers.get_mut(&key) else { return };
         let Some(grant) = worker.enlisting.take() else { return };
         if answer == Enlisted::Known {
             worker.durable_grant = worker.durable_grant.max(grant);
@@ -98,15 +114,24 @@ impl Registry {
             Enlisted::Trouble if is_joining => {
                 self.forget_joining(now, key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
             }
-            Enlisted::Known | Enlisted::Trouble => {
-                if let Some(waiting) = worker.waiting.take() {
-                    let (ticket, mut beat) = *waiting;
-                    accept(worker, rules, outbox, now, ticket, &mut beat);
-                }
-            }
+            Enlisted::Known | Enlisted::Trouble => self.take_waiting(now, &key),
             Enlisted::Terminal(end) => self.end_as_told(now, key, end),
             Enlisted::Taken => self.disown(now, key),
         }
+    }
+
+    /// A heartbeat with the right token need not wait for the store any more.
+    fn take_waiting(&mut self, now: Instant, key: &WorkerKey) {
+        let Some(worker) = self.workers.get_mut(key) else { return };
+        let Some(waiting) = worker.waiting.take() else { return };
+        let may_succeed = worker.may_succeed(&waiting.1);
+        let (ticket, mut beat) = *waiting;
+        if may_succeed && let Some(former) = self.living_former(&beat) {
+            return self.rejoin(now, ticket, beat, former);
+        }
+        let Registry { rules, workers, outbox, .. } = self;
+        let Some(worker) = workers.get_mut(key) else { return };
+        accept(worker, rules, outbox, now, ticket, &mut beat);
     }
 
     /// Answers a first heartbeat: the worker lives from now on.
@@ -135,6 +160,9 @@ impl Registry {
         let Some(worker) = self.workers.remove(&key) else { return };
         self.count_alive(now, -1);
         let Stage::Joining(joining) = worker.stage else { return };
+        if let Some(succession) = joining.succession {
+            self.give_up(succession);
+        }
         self.outbox.answer(joining.ticket, key, answer);
         for input in joining.behind {
             self.handle(now, input);

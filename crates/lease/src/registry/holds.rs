@@ -33,9 +33,9 @@ impl Registry {
     }
 
     /// The server claimed jobs for a worker. Without a record, as for a worker that we do not know yet, a bind is checked.
-    pub(super) fn granted(&mut self, key: &WorkerKey, holds: Vec<Hold>) {
+    pub(super) fn granted(&mut self, key: &WorkerKey, holds: Vec<Hold>, last_start: u64) {
         if let Some(worker) = self.workers.get_mut(key).filter(|worker| !worker.is_ended()) {
-            worker.bindings.record(holds);
+            worker.bindings.record(holds, last_start);
         }
     }
 

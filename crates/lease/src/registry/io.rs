@@ -212,9 +212,6 @@ pub enum Output {
         end: HolderEnd,
         /// Its losses count against the jobs.
         counted: bool,
-        /// Later than this it must not be begun but answered as not done: we were frozen after deciding it, and the
-        /// stall must be noticed first. `None` if no clock was involved.
-        not_after: Option<Instant>,
     },
     /// Ask the rows whether these holds stand. Answer: [`Input::Checked`].
     Check {
@@ -264,6 +261,19 @@ pub struct Row {
     pub beats_itself: bool,
     /// The holder is known to the passive detector, and pings.
     pub pings: bool,
+    /// How long the registry that judges the holder could not be reached; `None` while it can, or is this one.
+    pub unreachable_for: Option<Duration>,
+}
+
+/// What became of a start that was sent to a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartResult {
+    /// The worker says that it has the job.
+    Started,
+    /// Certainly not: the worker received the start and does not have the job.
+    NotStarted,
+    /// It may be on its way, lost, or running unsaid; it counts as running until it is verified.
+    Unsure,
 }
 
 /// What to do with such a row.

@@ -87,7 +87,7 @@ impl Registry {
                 self.leave(now, ticket, key, nonce, all_stopped);
             }
             Input::Kick { ticket, key } => self.kick(now, ticket, key),
-            Input::Granted { key, holds, start: _ } => self.granted(&key, holds),
+            Input::Granted { key, holds, start } => self.granted(&key, holds, start),
             Input::Settled { key, holds } => self.settled(&key, &holds),
             Input::Cancel { key, hold } => self.cancel(key, hold),
             Input::Drain { key } => self.drain(&key),
@@ -173,7 +173,7 @@ impl Registry {
     fn fire(&mut self, now: Instant, due: Due) {
         match due.timer {
             Timer::Lease => self.lease_due(now, due),
-            Timer::Retire => self.retire_due(now, due),
+            Timer::Retire => self.retire_due(due),
             Timer::Check => self.check_due(due),
             Timer::Succeed => self.succeed_due(now, due),
             Timer::Unmark => self.unmark_due(now, due),

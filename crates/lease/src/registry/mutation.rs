@@ -31,8 +31,6 @@ pub enum Mutation {
     RetireNotDurableFirst,
     /// A retirement that failed is not asked for again.
     RetireAskedOnce,
-    /// A retirement that was decided by the clock may be carried out however late.
-    RetireWithoutNotAfter,
     /// A larger lease is granted before the store knows it.
     LargerGrantNotDurable,
     /// A delayed bind brings back what was unbound.
@@ -57,7 +55,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 25] = {
+    pub const ALL: [Mutation; 24] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -74,7 +72,6 @@ impl Mutation {
             RefusedMarkForgotten,
             RetireNotDurableFirst,
             RetireAskedOnce,
-            RetireWithoutNotAfter,
             LargerGrantNotDurable,
             UnbindNotFinal,
             UnbindsBeforeBinds,

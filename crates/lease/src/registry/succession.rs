@@ -5,9 +5,10 @@ use model::{Hold, HolderEnd, Instant, WorkerKey};
 
 use super::backoff::Backoff;
 use super::entity::{Entity, Joining, Stage};
-use super::io::Output;
+use super::io::{Output, Ticket};
 use super::machine::Registry;
 use super::timers::{Due, Timer};
+use crate::message::Heartbeat;
 
 /// A move of holds from a former key.
 #[derive(Debug)]
@@ -19,6 +20,8 @@ pub(super) struct Succession {
 
 #[derive(Debug)]
 enum Turn {
+    /// The new key is not durable yet.
+    Waiting,
     /// The store was asked to move these, in this order.
     UnderWay(Vec<Hold>),
     /// The store failed.
@@ -26,10 +29,49 @@ enum Turn {
 }
 
 impl Registry {
-    /// A new worker is durable: moves the holds of its former key, if that is still alive, and answers.
+    /// The former key that this heartbeat names, if it is alive and was the same process.
+    pub(super) fn living_former(&self, beat: &Heartbeat) -> Option<WorkerKey> {
+        let former = beat.former.as_ref().filter(|former| former.key != beat.key)?;
+        let worker = self.workers.get(&former.key)?;
+        (worker.is_active() && worker.nonce == former.nonce).then(|| former.key.clone())
+    }
+
+    /// A new key goes on from this living one, which cannot expire from now on.
+    pub(super) fn await_successor(&mut self, former: WorkerKey) -> Succession {
+        if let Some(worker) = self.workers.get_mut(&former) {
+            worker.successors += 1;
+        }
+        Succession { former, turn: Turn::Waiting, backoff: Backoff::default() }
+    }
+
+    /// The new key came to nothing: if no other waits for the former's holds, its expiry counts again.
+    pub(super) fn give_up(&mut self, succession: Succession) {
+        let former = succession.former;
+        let Some(worker) = self.workers.get_mut(&former) else { return };
+        worker.successors = worker.successors.saturating_sub(1);
+        if worker.is_active() && worker.successors == 0 {
+            worker.lease_timer = worker.expires;
+            self.timers.arm(worker.expires, Timer::Lease, former);
+        }
+    }
+
+    /// A known worker names a living former: we restarted after the new key was durable and before the holds moved. They
+    /// move now, as if the worker were still joining, and only then is its heartbeat accepted.
+    pub(super) fn rejoin(&mut self, now: Instant, ticket: Ticket, beat: Heartbeat, former: WorkerKey) {
+        let key = beat.key.clone();
+        let succession = self.await_successor(former);
+        let Some(worker) = self.workers.get_mut(&key) else { return };
+        worker.stage = Stage::Joining(Box::new(Joining::new(ticket, beat, Some(succession))));
+        self.active -= 1;
+        self.joined(now, key);
+    }
+
+    /// A new key is durable: moves the holds of its former key, if that is still alive, and answers.
     pub(super) fn joined(&mut self, now: Instant, key: WorkerKey) {
-        match self.living_former(&key) {
-            Some(former) => self.succeed(key, former, Backoff::default()),
+        let Some(worker) = self.workers.get_mut(&key) else { return };
+        let former = succession_of(worker).map(|succession| succession.former.clone());
+        match former.filter(|former| self.workers.get(former).is_some_and(|worker| worker.is_active())) {
+            Some(former) => self.succeed(key, former),
             // What it says it holds is checked against the rows, as after any bind.
             None => self.activate(now, key),
         }
@@ -49,7 +91,8 @@ impl Registry {
         // What moved is this worker's as if it had just been granted; what did not is refused whenever it is bound.
         for (hold, moved) in asked.into_iter().zip(moved) {
             if moved {
-                worker.bindings.record([hold]);
+                // The worker has it already: whatever its number was, it was seen.
+                worker.bindings.record(vec![hold], 0);
             } else if let Some(at) = worker.bindings.refuse(now, hold) {
                 self.timers.arm(at, Timer::Unmark, key.clone());
             }
@@ -67,34 +110,19 @@ impl Registry {
         if !matches!(succession.turn, Turn::PausedUntil(until) if until == due.at) {
             return;
         }
-        let (former, backoff) = (succession.former.clone(), succession.backoff);
-        if self.workers.get(&former).is_some_and(|worker| worker.is_active()) {
-            self.succeed(due.key, former, backoff);
-        } else {
-            self.activate(now, due.key);
-        }
+        self.joined(now, due.key);
     }
 
-    /// Asks the store to move everything that the first heartbeat says is held.
-    fn succeed(&mut self, key: WorkerKey, former: WorkerKey, backoff: Backoff) {
+    /// Asks the store to move everything that the heartbeat says is held.
+    fn succeed(&mut self, key: WorkerKey, former: WorkerKey) {
         let Some(joining) = self.workers.get_mut(&key).and_then(|worker| joining_of(worker)) else { return };
+        let Some(succession) = &mut joining.succession else { return };
         let mut holds = joining.beat.full.clone().unwrap_or_default();
         // One answer for each: a hold that is named twice must not move and not move.
         holds.sort_unstable();
         holds.dedup();
-        let turn = Turn::UnderWay(holds.clone());
-        joining.succession = Some(Succession { former: former.clone(), turn, backoff });
-        if let Some(worker) = self.workers.get_mut(&former) {
-            worker.has_successor = true;
-        }
+        succession.turn = Turn::UnderWay(holds.clone());
         self.outbox.push(Output::Succeed { former, key, holds });
-    }
-
-    /// The former key of a joining worker, if it is alive and was the same process.
-    fn living_former(&mut self, key: &WorkerKey) -> Option<WorkerKey> {
-        let former = joining_of(self.workers.get_mut(key)?)?.beat.former.clone()?;
-        let worker = self.workers.get(&former.key)?;
-        (worker.is_active() && worker.nonce == former.nonce).then_some(former.key)
     }
 }
 

@@ -3,18 +3,19 @@
 //! | the holder | says it has the job | verdict |
 //! |---|---|---|
 //! | is judged by another registry | – | not ours |
+//! | is judged by a registry that cannot be reached | – | ask again; take back once its longest possible lease is over |
 //! | joining, unsynced, or we do not know yet who was alive | – | ask again |
 //! | active | yes | push, unless the job must beat by itself: then it is lost |
 //! | active | yes, and its row is being asked | ask again |
 //! | active | no, or it was told to stop | refused from now on, then take back |
 //! | ended | – | take back, once the end is durable |
-//! | unknown | – | take back, unless it never heartbeat and pings: push |
+//! | unknown | – | take back, unless it never heartbeat, pings, and the job need not beat by itself: push |
 
-use model::Instant;
+use model::{Hold, Instant, WorkerKey};
 
 use super::bindings::Standing;
 use super::entity::Stage;
-use super::io::{Output, Row, Verdict};
+use super::io::{Output, Row, StartResult, Verdict};
 use super::machine::Registry;
 use super::mutation::Mutation;
 use super::timers::{Due, Timer};
@@ -28,15 +29,14 @@ impl Registry {
 
     fn verify_row(&mut self, now: Instant, row: &Row) -> Verdict {
         if row.registry.is_some_and(|registry| registry != self.rules.terms.registry) {
-            let judges = self.rules.has(Mutation::NonOwnerJudges);
-            return if judges { Verdict::TakeBack } else { Verdict::NotOurs };
+            return self.verify_foreign(row);
         }
         if !self.is_restored && !self.rules.has(Mutation::JudgedBeforeRestored) {
             return Verdict::AskAgain;
         }
         let Some(worker) = self.workers.get_mut(&row.holder) else {
             return match row.registry {
-                None if row.pings => Verdict::Push,
+                None if row.pings && !row.beats_itself => Verdict::Push,
                 _ => Verdict::TakeBack,
             };
         };
@@ -66,6 +66,26 @@ impl Registry {
             self.timers.arm(at, Timer::Unmark, row.holder.clone());
         }
         Verdict::TakeBack
+    }
+
+    /// Another registry's worker is that registry's to judge. Only if nobody can ask it, and it can have renewed nothing for
+    /// as long as any lease lasts, is there nobody left who could have the job in good faith.
+    fn verify_foreign(&self, row: &Row) -> Verdict {
+        let terms = &self.rules.terms;
+        match row.unreachable_for {
+            _ if self.rules.has(Mutation::NonOwnerJudges) => Verdict::TakeBack,
+            None => Verdict::NotOurs,
+            Some(silent) if silent > terms.rate_error.longer(terms.lease_max) => Verdict::TakeBack,
+            Some(_) => Verdict::AskAgain,
+        }
+    }
+
+    /// What is known of a start that was sent to this worker.
+    pub fn start_result(&self, key: &WorkerKey, hold: Hold) -> StartResult {
+        match self.workers.get(key) {
+            Some(worker) if worker.is_synced() => worker.bindings.start_result(hold, worker.starts_seen),
+            _ => StartResult::Unsure,
+        }
     }
 
     /// Refused marks are old.

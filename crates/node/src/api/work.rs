@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lease::registry::Input;
-use model::{ErrorKind, Hold, Outcome, QueueName, Report, State, WorkerKey};
+use model::{ErrorKind, Hold, Nonce, Outcome, QueueName, Report, State, WorkerKey};
 use rpc::{ApiError, convert, wire};
-use store::{Claim, Finished, Progress, Renewed};
+use store::{Claim, Finished, KnownWorker, Progress, Renewed};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -119,6 +119,10 @@ impl Api {
             bytes_max: CLAIM_BYTES_MAX,
         };
         let claimed = self.store.claim(claim).await?;
+        if claimed.is_empty() {
+            // A dead key gets nothing, and its empty claims must not pass for empty queues.
+            self.refuse_dead_key(&worker).await?;
+        }
         let jobs = if !claimed.is_empty() || wait.is_zero() {
             self.note_claimed(&claimed).await;
             if !claimed.is_empty() {
@@ -135,6 +139,16 @@ impl Api {
             return Ok(wire::ClaimResponse::default());
         }
         Ok(wire::ClaimResponse { jobs })
+    }
+
+    async fn refuse_dead_key(&self, worker: &WorkerKey) -> Answer<()> {
+        match self.store.worker(worker).await? {
+            Some(KnownWorker { ended: Some((end, _)), .. }) => Err(ApiError::new(
+                ErrorKind::WorkerInactive,
+                format!("worker {worker} is over: {}; claim under a new key", end.sentence()),
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Takes part in dispatch for the length of one call.
@@ -182,11 +196,19 @@ impl Api {
     }
 
     /// A worker goes, or is removed. Answered when what it held is dealt with.
-    pub(crate) async fn leave(&self, leave: Leave) {
+    pub(crate) async fn leave(&self, leave: Leave) -> Answer<()> {
         let (done, is_done) = oneshot::channel();
         self.tell(Event::Roll(RollEvent::Leave { leave, done })).await;
-        // An error means that the heart has stopped, and with it the server.
-        let _ = is_done.await;
+        is_done.await.map_err(|_| ApiError {
+            retry_after: Some(Duration::from_secs(1)),
+            ..ApiError::new(ErrorKind::Unavailable, "the end of the worker could not be made durable yet")
+        })
+    }
+
+    /// A worker goes by itself. One that never heartbeat has no entry, and no nonce to compare.
+    pub(crate) async fn leave_own(&self, key: WorkerKey, nonce: Nonce, all_stopped: bool) -> Answer<()> {
+        let nonce = self.roll_entry(&key, 0).await?.map(|_| nonce);
+        self.leave(Leave::Own { key, nonce, all_stopped }).await
     }
 
     /// Counts jobs that were taken back and wakes dispatch for them. Their next holder can start at once.

@@ -73,7 +73,7 @@ impl Api {
     pub(crate) async fn kick_worker(&self, request: wire::KickWorkerRequest) -> Answer<wire::Worker> {
         let key = convert::worker(&request.key)?;
         self.alive(&key, "kicked").await?;
-        self.leave(Leave::Kicked { key: key.clone() }).await;
+        self.leave(Leave::Kicked { key: key.clone() }).await?;
         self.worker(&key, 0).await
     }
 
@@ -130,10 +130,8 @@ impl Api {
     /// A worker without a stream goes.
     pub(crate) async fn leave_unary(&self, request: wire::LeaveRequest) -> Answer<wire::LeaveResponse> {
         let key = convert::worker(&request.worker)?;
-        let is_known = self.roll_entry(&key, 0).await?.is_some();
-        let nonce = is_known.then_some(model::Nonce::new(request.nonce));
         self.pingers.remove(&key);
-        self.leave(Leave::Own { key, nonce, all_stopped: request.all_stopped }).await;
+        self.leave_own(key, model::Nonce::new(request.nonce), request.all_stopped).await?;
         Ok(wire::LeaveResponse {})
     }
 
@@ -145,6 +143,16 @@ impl Api {
             self.pingers.ping(&key)?;
             return Ok(wire::PingResponse { registered: false, timeout_ms });
         }
+        let still_going = || ApiError {
+            retry_after: Some(Duration::from_secs(1)),
+            ..ApiError::new(
+                ErrorKind::Unavailable,
+                format!("what {key} held before is still being taken back; ping again"),
+            )
+        };
+        if self.pingers.is_being_lost(&key) {
+            return Err(still_going());
+        }
         let refused = |why: &str| {
             ApiError::new(ErrorKind::WorkerInactive, format!("{key} cannot ping: {why}; take another key"))
         };
@@ -154,13 +162,7 @@ impl Api {
                 // It starts over; what it held stays lost.
                 self.store.readmit(&key).await?;
                 if self.enlist_pinger(&key).await? != EnlistAnswer::Known {
-                    return Err(ApiError {
-                        retry_after: Some(Duration::from_secs(1)),
-                        ..ApiError::new(
-                            ErrorKind::Unavailable,
-                            format!("what {key} held before is still being taken back; ping again"),
-                        )
-                    });
+                    return Err(still_going());
                 }
             }
             EnlistAnswer::Terminal(end) => return Err(refused(end.sentence())),
@@ -204,7 +206,11 @@ impl Api {
         views.await.map_err(|_| going_away())
     }
 
-    async fn roll_entry(&self, key: &WorkerKey, jobs_max: usize) -> Answer<Option<(WorkerView, Vec<Hold>)>> {
+    pub(super) async fn roll_entry(
+        &self,
+        key: &WorkerKey,
+        jobs_max: usize,
+    ) -> Answer<Option<(WorkerView, Vec<Hold>)>> {
         let (reply, entry) = oneshot::channel();
         self.tell(Event::Roll(RollEvent::Show { key: key.clone(), jobs_max, reply })).await;
         entry.await.map_err(|_| going_away())

@@ -7,20 +7,29 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::support::Server;
 
+/// A server that says nothing for so long says nothing at all.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(20);
+
 /// A worker's stream with nothing in between.
-struct Stream {
-    frames: mpsc::Sender<WorkerFrame>,
+pub(crate) struct Stream {
+    pub(crate) frames: mpsc::Sender<WorkerFrame>,
     answers: tonic::Streaming<ServerFrame>,
 }
 
 impl Stream {
-    async fn open(server: &Server, credits: u32) -> Stream {
+    pub(crate) async fn open(server: &Server, credits: u32) -> Stream {
+        Stream::open_as(server, "raw", credits, 0).await
+    }
+
+    /// A nonce announces a worker that heartbeats.
+    pub(crate) async fn open_as(server: &Server, key: &str, credits: u32, nonce: u64) -> Stream {
         let mut client = WorkClient::connect(server.url()).await.expect("the server listens");
         let (frames, outgoing) = mpsc::channel(16);
         let hello = wire::Hello {
-            worker: "raw".to_owned(),
+            worker: key.to_owned(),
             queues: vec!["q".to_owned()],
             slots: 8,
+            nonce,
             ..Default::default()
         };
         frames
@@ -32,21 +41,23 @@ impl Stream {
         Stream { frames, answers }
     }
 
-    async fn hear<T>(&mut self, mut wanted: impl FnMut(ServerFrame) -> Option<T>) -> T {
+    pub(crate) async fn hear<T>(&mut self, mut wanted: impl FnMut(ServerFrame) -> Option<T>) -> T {
         loop {
-            let frame = self.answers.message().await.expect("the stream goes on").expect("and does not end");
+            let frame =
+                tokio::time::timeout(PATIENCE, self.answers.message()).await.expect("something is said");
+            let frame = frame.expect("the stream goes on").expect("and does not end");
             if let Some(found) = wanted(frame) {
                 return found;
             }
         }
     }
 
-    async fn assignment(&mut self) -> wire::Assignment {
+    pub(crate) async fn assignment(&mut self) -> wire::Assignment {
         self.hear(|frame| frame.assignments.into_iter().next()).await
     }
 }
 
-async fn enqueue(server: &Server) {
+pub(crate) async fn enqueue(server: &Server) {
     let job = wire::NewJob { queue: "q".to_owned(), ..Default::default() };
     server
         .client
@@ -55,7 +66,7 @@ async fn enqueue(server: &Server) {
         .expect("accepted");
 }
 
-fn completed(job: &wire::Assignment, result: usize) -> wire::Report {
+pub(crate) fn completed(job: &wire::Assignment, result: usize) -> wire::Report {
     wire::Report {
         job: job.job.clone(),
         fence: job.fence,
@@ -142,5 +153,73 @@ async fn a_stream_that_begins_with_nonsense_is_refused_in_words() {
     assert!(refused(hello("w", &["a b"])).await.contains("must not contain"));
     let greedy = WorkerFrame { credits: 1_000_000, ..hello("w", &["q"]) };
     assert!(refused(greedy).await.contains("offer at most"));
+    server.stop().await;
+}
+
+/// A worker whose key is over opens a stream and offers slots: it must not keep others from the work.
+#[tokio::test]
+async fn a_dead_key_on_a_stream_gets_no_work_and_keeps_nobody_from_it() {
+    let server = Server::start().await;
+    let body = r#"{"nonce": 0, "profile": {"queues": ["q"]}}"#;
+    assert_eq!(server.http("POST", "/v1/workers/raw/heartbeat", body).await.0, 200);
+    let left = r#"{"nonce": 0, "all_stopped": true}"#;
+    assert_eq!(server.http("POST", "/v1/workers/raw/leave", left).await.0, 200);
+
+    let mut stream = Stream::open(&server, 8).await;
+    let heartbeat = Some(wire::Heartbeat { number: 1, token: "1.1".to_owned(), ..Default::default() });
+    stream.frames.send(WorkerFrame { heartbeat, ..Default::default() }).await.expect("the stream is open");
+    let answer = stream.hear(|frame| frame.heartbeat).await;
+    assert_eq!(answer.answer, "worker_inactive");
+    // Whatever the dead one offers, the live one gets every job at once.
+    let mut live = Stream::open_as(&server, "live", 1, 0).await;
+    for _ in 0..6 {
+        enqueue(&server).await;
+        let job = live.assignment().await;
+        let reports = vec![completed(&job, 0)];
+        live.frames.send(WorkerFrame { reports, ..Default::default() }).await.expect("the stream is open");
+        live.hear(|frame| frame.reports.into_iter().next()).await;
+        live.frames.send(WorkerFrame { credits: 1, ..Default::default() }).await.expect("the stream is open");
+    }
+    server.stop().await;
+}
+
+/// A worker that reconnects only to say goodbye is gone at once, although it has not beaten on the new stream.
+#[tokio::test]
+async fn a_leave_on_a_fresh_stream_counts() {
+    let server = Server::start().await;
+    let mut first = Stream::open(&server, 0).await;
+    let heartbeat = Some(wire::Heartbeat { number: 1, ..Default::default() });
+    first.frames.send(WorkerFrame { heartbeat, ..Default::default() }).await.expect("the stream is open");
+    assert_eq!(first.hear(|frame| frame.heartbeat).await.answer, "ok");
+    drop(first);
+    let mut second = Stream::open(&server, 0).await;
+    let leave = Some(wire::Leave { all_stopped: true });
+    second.frames.send(WorkerFrame { leave, ..Default::default() }).await.expect("the stream is open");
+    second.hear(|frame| frame.left.then_some(())).await;
+    let (_, worker) = server.http("GET", "/v1/workers/raw", "").await;
+    assert_eq!(worker["state"], "left", "{worker}");
+    server.stop().await;
+}
+
+/// A worker may be another server's, or over: until its first heartbeat is taken on this stream it gets nothing.
+#[tokio::test]
+async fn a_worker_gets_no_work_before_its_first_heartbeat_is_taken() {
+    let server = Server::start().await;
+    let mut stream = Stream::open_as(&server, "raw", 8, 5).await;
+    // The server has heard of the slots when it has answered what was sent behind them.
+    let heartbeat = Some(wire::Heartbeat { number: 1, token: "1.1".to_owned(), ..Default::default() });
+    stream.frames.send(WorkerFrame { heartbeat, ..Default::default() }).await.expect("the stream is open");
+    assert_eq!(stream.hear(|frame| frame.heartbeat).await.answer, "worker_inactive");
+    enqueue(&server).await;
+    // Shorter than the lease that would bring it back from the stream.
+    let claim = r#"{"worker": "other", "queues": ["q"], "wait_ms": 5000}"#;
+    let (_, claimed) = server.http("POST", "/v1/work/claim", claim).await;
+    assert_eq!(claimed["jobs"].as_array().map(Vec::len), Some(1), "{claimed}");
+
+    let heartbeat = Some(wire::Heartbeat { number: 2, ..Default::default() });
+    stream.frames.send(WorkerFrame { heartbeat, ..Default::default() }).await.expect("the stream is open");
+    assert_eq!(stream.hear(|frame| frame.heartbeat).await.answer, "ok");
+    enqueue(&server).await;
+    stream.assignment().await;
     server.stop().await;
 }

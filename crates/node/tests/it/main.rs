@@ -10,6 +10,7 @@ mod going_away;
 mod large;
 mod leaving;
 mod pings;
+mod slow_store;
 mod support;
 mod watching;
 mod workers;

@@ -8,6 +8,7 @@ use clock::SystemClock;
 use model::{Clock, Instant, WallTime};
 use node::{Node, NodeConfig};
 use serde_json::Value;
+use store::JobStore;
 use store_sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -63,6 +64,12 @@ impl Server {
         Server::open(config, data).await
     }
 
+    /// A server on a store of the test's own.
+    pub(crate) async fn start_on(store: Arc<dyn JobStore>) -> Server {
+        let data = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        Server::run(NodeConfig::default(), store, Arc::new(SteppedClock::default()), data).await
+    }
+
     async fn open(config: NodeConfig, data: Arc<tempfile::TempDir>) -> Server {
         let clock = Arc::new(SteppedClock::default());
         let store = loop {
@@ -73,10 +80,19 @@ impl Server {
                 Err(error) => panic!("the store does not open: {error}"),
             }
         };
+        Server::run(config, Arc::new(store), clock, data).await
+    }
+
+    async fn run(
+        config: NodeConfig,
+        store: Arc<dyn JobStore>,
+        clock: Arc<SteppedClock>,
+        data: Arc<tempfile::TempDir>,
+    ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
         let config = config.check().expect("the settings are valid");
-        let node = Node { config, ..Node::new(Arc::new(store), clock.clone()) };
+        let node = Node { config, ..Node::new(store, clock.clone()) };
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(node::run(node, listener, shutdown.clone()));
         let client = Client::connect(&format!("http://{address}")).expect("a valid address");

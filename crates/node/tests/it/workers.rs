@@ -199,7 +199,9 @@ async fn a_worker_that_left_stays_gone_and_its_jobs_move_on() {
     assert_eq!((&again["job"], &again["attempt"]), (&json!(id), &json!(1)), "at once, and uncounted");
     let problem = leaver.refused(&server, json!({})).await;
     assert!(problem["detail"].as_str().expect("words").contains("it left"), "{problem}");
-    assert_eq!(claim(&server, "leaver", 0).await, Value::Null, "a dead key claims nothing");
+    let body = json!({"worker": "leaver", "queues": ["q"], "wait_ms": 30_000}).to_string();
+    let (status, problem) = server.http("POST", "/v1/work/claim", &body).await;
+    assert_eq!((status, &problem["type"]), (409, &json!("worker_inactive")), "a dead key claims nothing");
     server.stop().await;
 }
 

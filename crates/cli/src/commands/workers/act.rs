@@ -12,7 +12,8 @@ Examples:
   tenure workers drain build7-4711-9f3a5c2e81d04b76
 
 The worker learns it with its next heartbeat. It keeps beating while it finishes, hands back what
-does not finish within its grace, and ends. Attempts that are handed back do not count.
+does not finish within its grace, and ends. Attempts that are handed back do not count. The order
+is kept in memory: a server that is restarted before that heartbeat has forgotten it.
 
 Exit codes: 0 asked, 2 usage, 3 cannot reach the server, 4 there is no such worker, 5 it is over.";
 

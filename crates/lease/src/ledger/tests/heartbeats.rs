@@ -227,6 +227,11 @@ fn later_is_waited_for_with_jitter() {
     let (number, _) = rig.beat(0);
     rig.answer(0, number, Answer::Later { retry_after: Duration::MAX, why: LaterReason::StoreTrouble });
     assert!(rig.ledger.next_deadline() <= Some(at(90_000)), "nobody is sent away for ever");
+
+    let mut rig = Rig::unregistered(Ledger::new(terms(4), key("w1"), NONCE));
+    let (number, _) = rig.beat(0);
+    rig.answer(0, number, Answer::Later { retry_after: Duration::ZERO, why: LaterReason::Throttled });
+    assert!(rig.ledger.next_deadline() >= Some(at(100)), "and nobody hammers at the door");
 }
 
 #[test]

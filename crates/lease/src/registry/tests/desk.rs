@@ -228,7 +228,14 @@ pub(super) fn split(ticket: Ticket, key: &WorkerKey, outputs: Vec<Output>) -> (A
 
 /// A row of our registry.
 pub(super) fn row(peer: &Peer, hold: Hold) -> Row {
-    Row { hold, holder: peer.key.clone(), registry: Some(OURS), beats_itself: false, pings: false }
+    Row {
+        hold,
+        holder: peer.key.clone(),
+        registry: Some(OURS),
+        beats_itself: false,
+        pings: false,
+        unreachable_for: None,
+    }
 }
 
 /// A worker as the store remembers it.

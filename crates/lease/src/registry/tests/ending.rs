@@ -41,7 +41,7 @@ fn kick(desk: &mut Desk, peer: &Peer) -> (Ticket, Vec<Output>) {
 /// A worker goes, by no clock, and it does not count against its jobs.
 fn gone(peer: &Peer, end: HolderEnd) -> [Output; 2] {
     let key = peer.key.clone();
-    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false, not_after: None }]
+    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false }]
 }
 
 fn done(ticket: Ticket) -> Output {
@@ -55,10 +55,9 @@ fn silent_worker_expires_when_its_lease_is_over(bug: Bug) {
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     let outputs = desk.pass(millis(1));
     let (key, end) = (peer.key.clone(), HolderEnd::Expired);
-    let not_after = Some(desk.now + secs(1));
     assert_eq!(
         outputs,
-        [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true, not_after }]
+        [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true }]
     );
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(end)));
     assert_eq!((desk.bound(&peer), desk.registry.active_count()), (vec![], 0));
@@ -83,9 +82,8 @@ fn retirement_is_asked_for_until_it_is_done(bug: Bug) {
         assert_eq!(desk.retired(&peer, false), []);
         assert_eq!(desk.pass(millis(pause - 1)), []);
         let outputs = desk.pass(millis(1));
-        let [Output::Retire { key, end, counted, not_after }] = &outputs[..] else { panic!("{outputs:?}") };
+        let [Output::Retire { key, end, counted }] = &outputs[..] else { panic!("{outputs:?}") };
         assert_eq!((key, *end, *counted), (&peer.key, HolderEnd::Expired, true));
-        assert_eq!(*not_after, Some(desk.now + secs(1)), "counted anew");
     }
     // Told twice, it is still asked for once, after the longer pause.
     assert_eq!(desk.retired(&peer, false), []);
@@ -230,7 +228,7 @@ fn holder_that_never_heartbeat_leaves(bug: Bug) {
     assert_eq!(desk.tell(curl(Ticket(1), false)), [done(Ticket(1))], "its row leases decide");
     let outputs = desk.tell(curl(Ticket(2), true));
     let end = HolderEnd::Left;
-    assert_eq!(outputs, [Output::Retire { key: key("curl"), end, counted: false, not_after: None }]);
+    assert_eq!(outputs, [Output::Retire { key: key("curl"), end, counted: false }]);
     assert_eq!(desk.tell(curl(Ticket(3), true)), [], "it is asked for once");
     assert_eq!(desk.tell(Input::Retired { key: key("curl"), done: false }), []);
     assert_eq!(desk.pass(millis(100)).len(), 1);

@@ -45,7 +45,6 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         ),
         (RetireNotDurableFirst, &["ended_worker_is_taken_back_from_once_that_is_durable"]),
         (RetireAskedOnce, &["retirement_is_asked_for_until_it_is_done"]),
-        (RetireWithoutNotAfter, &["silent_worker_expires_when_its_lease_is_over"]),
         (LargerGrantNotDurable, &["larger_grant_is_durable_before_it_is_answered"]),
         (UnbindNotFinal, &["delayed_early_bind_does_not_undo_an_unbind"]),
         (UnbindsBeforeBinds, &["binds_apply_before_unbinds"]),
@@ -57,7 +56,13 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
             &["stop_is_repeated_until_the_hold_is_unbound", "cancelled_job_is_stopped_until_it_is_unbound"],
         ),
         (KnownWorkersThrottled, &["known_workers_are_never_throttled"]),
-        (FormerExpires, &["former_cannot_expire_while_its_holds_move"]),
+        (
+            FormerExpires,
+            &[
+                "former_cannot_expire_while_its_holds_move",
+                "former_cannot_expire_from_the_first_heartbeat_of_its_successor_on",
+            ],
+        ),
         (LeaveIgnoresRunningJobs, &["worker_that_leaves_while_jobs_run_is_only_silent"]),
     ]
 };

@@ -34,6 +34,7 @@ pub(super) struct Peer {
     pub(super) binds: Vec<Change>,
     pub(super) unbinds: Vec<Change>,
     pub(super) wants_full: bool,
+    pub(super) starts_seen: u64,
     pub(super) former: Option<Former>,
 }
 
@@ -49,6 +50,7 @@ impl Peer {
             binds: Vec::new(),
             unbinds: Vec::new(),
             wants_full: false,
+            starts_seen: 0,
             former: None,
         }
     }
@@ -94,11 +96,11 @@ impl Peer {
             change: self.change,
             digest: self.held.iter().copied().collect(),
             full: self.wants_full.then(|| self.held.iter().copied().collect()),
-            former: self.former.clone().filter(|_| self.token.is_none()),
+            former: self.former.clone(),
             profile: self.token.is_none().then(|| Profile { name: "host".into(), ..Profile::default() }),
             free_slots: 3,
             lag: Duration::from_millis(2),
-            starts_seen: 0,
+            starts_seen: self.starts_seen,
         }
     }
 
@@ -107,6 +109,7 @@ impl Peer {
         match answer {
             Answer::Ok(ack) => {
                 self.token = Some(ack.token);
+                self.former = None;
                 self.binds.retain(|it| it.change > change);
                 self.unbinds.retain(|it| it.change > change);
                 self.wants_full = ack.resync;

@@ -2,13 +2,15 @@
 
 use model::{HolderEnd, RegistryId};
 
-use super::desk::{Desk, OURS, known, lost, row, secs};
+use super::desk::{Desk, OURS, known, lost, row, secs, terms};
 use super::peer::{Peer, hold, key};
 use super::{Bug, cases};
-use crate::registry::{HoldStanding, Input, Output, Row, Verdict};
+use crate::registry::{HoldStanding, Input, Output, Row, StartResult, Verdict};
 
 cases![
     row_of_another_registry_is_not_ours_to_judge,
+    row_of_a_registry_that_cannot_be_reached_waits_for_its_longest_lease,
+    start_is_unsure_until_the_worker_has_seen_it,
     nobody_is_judged_before_the_store_was_read,
     unknown_worker_of_ours_has_nothing,
     holder_that_never_heartbeat_lives_by_its_pings,
@@ -37,6 +39,38 @@ fn row_of_another_registry_is_not_ours_to_judge(bug: Bug) {
     );
 }
 
+fn row_of_a_registry_that_cannot_be_reached_waits_for_its_longest_lease(bug: Bug) {
+    let mut desk = Desk::open(bug);
+    let longest = terms().rate_error.longer(terms().lease_max);
+    for (silent, verdict) in
+        [(secs(0), Verdict::AskAgain), (longest, Verdict::AskAgain), (longest + secs(1), Verdict::TakeBack)]
+    {
+        let foreign = Row {
+            registry: Some(RegistryId(5)),
+            unreachable_for: Some(silent),
+            ..row(&Peer::new("theirs"), hold(1))
+        };
+        assert_eq!(desk.verify_row(&foreign), verdict, "after {silent:?}");
+    }
+}
+
+fn start_is_unsure_until_the_worker_has_seen_it(bug: Bug) {
+    let (mut desk, mut peer) = Desk::joined(bug, "a");
+    let of = |desk: &Desk, peer: &Peer, it: u64| desk.registry.start_result(&peer.key, hold(it));
+    let holds = vec![hold(1), hold(2), hold(3)];
+    desk.tell(Input::Granted { key: peer.key.clone(), holds, start: 3 });
+    assert_eq!(of(&desk, &peer, 1), StartResult::Unsure, "it may be on its way");
+    // It has received two of the three, and took one of them.
+    peer.starts_seen = 2;
+    peer.bind(hold(1));
+    desk.renew(&mut peer);
+    assert_eq!(
+        [1, 2, 3].map(|it| of(&desk, &peer, it)),
+        [StartResult::Started, StartResult::NotStarted, StartResult::Unsure]
+    );
+    assert_eq!(desk.registry.start_result(&key("nobody"), hold(1)), StartResult::Unsure);
+}
+
 fn nobody_is_judged_before_the_store_was_read(bug: Bug) {
     let (mut desk, peer) = (Desk::closed(bug), Peer::new("a"));
     assert_eq!(desk.verify(&peer, hold(1)), Verdict::AskAgain);
@@ -56,6 +90,8 @@ fn holder_that_never_heartbeat_lives_by_its_pings(bug: Bug) {
     for (pings, verdict) in [(true, Verdict::Push), (false, Verdict::TakeBack)] {
         let row = Row { registry: None, pings, ..row(&Peer::new("curl"), hold(1)) };
         assert_eq!(desk.verify_row(&row), verdict);
+        let silent = Row { beats_itself: true, ..row };
+        assert_eq!(desk.verify_row(&silent), Verdict::TakeBack, "the job itself is silent");
     }
     // Once it heartbeats, it is judged like any other.
     let mut peer = Peer::new("curl");
@@ -152,7 +188,14 @@ fn ended_worker_is_taken_back_from_once_that_is_durable(bug: Bug) {
     let key = key("curl");
     let outputs = desk.tell(Input::Leave { ticket, key: key.clone(), nonce: None, all_stopped: true });
     assert!(matches!(outputs[..], [Output::Retire { end: HolderEnd::Left, .. }]), "{outputs:?}");
-    let row = Row { hold: hold(1), holder: key, registry: None, beats_itself: false, pings: true };
+    let row = Row {
+        hold: hold(1),
+        holder: key,
+        registry: None,
+        beats_itself: false,
+        pings: true,
+        unreachable_for: None,
+    };
     assert_eq!(desk.verify_row(&row), Verdict::AskAgain, "it says that it is gone, whatever it pings");
 }
 

@@ -315,7 +315,7 @@ impl World {
     /// The store comes to a request. The answer travels on its own.
     fn execute(&mut self) {
         let Some(index) = self.any_request(|request| request.answer.is_none()) else { return };
-        self.requests[index].answer = self.store.carry_out(self.now, &self.requests[index].asked);
+        self.requests[index].answer = self.store.carry_out(&self.requests[index].asked);
         if self.requests[index].answer.is_none() {
             self.requests.swap_remove(index);
         }

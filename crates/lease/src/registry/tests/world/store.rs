@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Hold, HolderEnd, Instant, Nonce, WorkerKey};
+use model::{Hold, HolderEnd, Nonce, WorkerKey};
 
 use crate::registry::{Enlisted, HoldStanding, Input, Output, Restored};
 
@@ -55,7 +55,7 @@ impl Store {
     }
 
     /// Carries out a request; a verdict needs no answer.
-    pub(super) fn carry_out(&mut self, now: Instant, asked: &Asked) -> Option<Input> {
+    pub(super) fn carry_out(&mut self, asked: &Asked) -> Option<Input> {
         let output = match asked {
             Asked::Of(output) => output,
             Asked::TakeBack(key, hold) => {
@@ -68,13 +68,10 @@ impl Store {
                 let answer = self.enlist(key, *nonce, *grant);
                 Input::Enlisted { key: key.clone(), answer }
             }
-            Output::Retire { key, end, not_after, .. } => {
-                let done = not_after.is_none_or(|not_after| now <= not_after);
-                if done {
-                    self.ended.entry(key.clone()).or_insert(*end);
-                    self.rows.retain(|_, running| running.holder != *key);
-                }
-                Input::Retired { key: key.clone(), done }
+            Output::Retire { key, end, .. } => {
+                self.ended.entry(key.clone()).or_insert(*end);
+                self.rows.retain(|_, running| running.holder != *key);
+                Input::Retired { key: key.clone(), done: true }
             }
             Output::Succeed { former, key, holds } => {
                 let moved = Some(holds.iter().map(|hold| self.move_row(former, key, *hold)).collect());

@@ -186,12 +186,8 @@ impl Heart {
             Output::Succeed { former, key, holds } => {
                 moment.call(Call::Succeed { former, key: key.clone(), holds }, Then::Succeeded(key));
             }
-            Output::Retire { key, end, counted, not_after } => {
-                if not_after.is_some_and(|not_after| moment.now > not_after) {
-                    self.registry.handle(moment.now, registry::Input::Retired { key, done: false });
-                } else {
-                    moment.call(Call::Retire { key: key.clone(), end }, Then::Retired { key, counted });
-                }
+            Output::Retire { key, end, counted } => {
+                moment.call(Call::Retire { key: key.clone(), end }, Then::Retired { key, counted });
             }
             Output::Check { key, holds } => {
                 let lease = moment.outside.setup.verify_push;

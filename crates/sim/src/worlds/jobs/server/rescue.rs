@@ -45,6 +45,7 @@ impl Heart {
                 registry: row.registry,
                 beats_itself: row.beats_itself,
                 pings: false,
+                unreachable_for: None,
             })
             .collect();
         let mut pass =

@@ -175,8 +175,9 @@ impl Session {
     }
 
     fn hear_frame(&mut self, moment: &mut Moment<'_, '_>, told: Told) {
-        if let Some((number, answer)) = told.heartbeat {
-            self.hear_answer(moment, number, answer);
+        // What was answered is booked before a heartbeat's answer can end the key that it was said under.
+        for (hold, answer) in told.reports {
+            self.input(moment, ledger::Input::ReportAnswered { hold, answer });
         }
         for stop in told.stops {
             self.input(moment, ledger::Input::Stopped(stop));
@@ -184,8 +185,8 @@ impl Session {
         if !told.bound.is_empty() {
             self.input(moment, ledger::Input::Bound(told.bound));
         }
-        for (hold, answer) in told.reports {
-            self.input(moment, ledger::Input::ReportAnswered { hold, answer });
+        if let Some((number, answer)) = told.heartbeat {
+            self.hear_answer(moment, number, answer);
         }
         for grant in told.assignments {
             self.input(moment, ledger::Input::Assigned(grant));
