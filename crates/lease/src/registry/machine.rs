@@ -1,13 +1,13 @@
 //! The machine: what comes in, what is due, what goes out. How each input is judged is in the file of its name.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::{BuildHasherDefault, DefaultHasher};
 
 use model::{Hold, Instant, WorkerKey};
 
 use super::bindings::{Findings, Standing};
 use super::entity::Entity;
 use super::io::{Input, Output, Restored, Terms, Ticket, WorkerView};
+use super::key_hash::KeyHash;
 use super::mutation::Mutation;
 use super::rules::Rules;
 use super::stall::StallWatch;
@@ -18,8 +18,8 @@ use crate::message::Answer;
 /// Most leaves and kicks that wait for [`Input::Restored`]; more are answered as if they changed nothing.
 const POSTPONED_MAX: usize = 1_000;
 
-/// Found in constant time with a hasher that is the same in every process; nothing depends on the order it iterates in.
-type Workers = HashMap<WorkerKey, Box<Entity>, BuildHasherDefault<DefaultHasher>>;
+/// Found in constant time; nothing depends on the order it iterates in.
+type Workers = HashMap<WorkerKey, Box<Entity>, KeyHash>;
 
 /// The machine. After each input or deadline, drain [`poll_output`](Self::poll_output) before the next.
 #[derive(Debug)]
@@ -56,9 +56,9 @@ impl Registry {
     fn with(terms: Terms, mutation: Option<Mutation>) -> Self {
         Registry {
             throttle: Throttle::new(terms.registrations_per_second),
-            rules: Rules { terms, mutation },
             is_restored: false,
-            workers: Workers::default(),
+            workers: Workers::with_hasher(KeyHash::new(terms.generation)),
+            rules: Rules { terms, mutation },
             alive: 0,
             active: 0,
             remembered: VecDeque::new(),

@@ -20,6 +20,7 @@ mod entity;
 mod heartbeat;
 mod holds;
 mod io;
+mod key_hash;
 mod machine;
 mod mutation;
 mod refused;
