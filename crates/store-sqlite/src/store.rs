@@ -90,7 +90,8 @@ impl SqliteStore {
             let thread = Builder::new().name(name.to_owned()).spawn(work);
             thread.map_err(|error| OpenError::NotWritable { path: dir.clone(), error })
         };
-        // The readers are joined first, so that the writer closes the last connection and can empty the log.
+        // The writer last: it is joined when the readers are gone, so that it closes the last connection and can empty
+        // the log.
         let threads = vec![
             spawn("store-reader", Box::new(move || reader.run(questions)))?,
             spawn("store-searcher", Box::new(move || searcher.run(long_questions)))?,
@@ -135,12 +136,17 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.reads = None;
         self.searches = None;
+        let writer = self.threads.pop();
+        self.threads.drain(..).for_each(join);
+        // Only now: of two connections that close at the same moment neither is the last, and the log would stay.
         self.writes = None;
-        for thread in self.threads.drain(..) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store had panicked");
-            }
-        }
+        writer.into_iter().for_each(join);
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the store had panicked");
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ArgAction;
 use model::QueueName;
 use tracing::{debug, error, info, warn};
-use worker::{ANY_KIND, ExecRunner, Summary, Worker, WorkerEvent, outcome_word};
+use worker::{ANY_KIND, ExecRunner, KeyEnd, Summary, Worker, WorkerEvent, outcome_word};
 
 use crate::connect::ServerArgs;
 use crate::duration;
@@ -107,6 +107,19 @@ fn log(event: WorkerEvent) {
         WorkerEvent::Connected { server } => info!(server, "connected"),
         WorkerEvent::Unreachable { why } => warn!(why, "cannot reach the server; trying again"),
         WorkerEvent::Disconnected { why } => warn!(why, "lost the server; jobs go on, reconnecting"),
+        WorkerEvent::Registered { key, lease } => info!(worker = %key, ?lease, "registered"),
+        WorkerEvent::NewKey { key, why: KeyEnd::Lapsed } => {
+            warn!(worker = %key, "the server was not heard for a whole lease; registering under a new key");
+        }
+        WorkerEvent::NewKey { key, why: KeyEnd::Inactive } => {
+            warn!(worker = %key, "the server declared this worker inactive; registering under a new key");
+        }
+        WorkerEvent::LeaseOver { job, fence } => {
+            warn!(job_id = %job, %fence, "lease is over by our own clock; stopping the job");
+        }
+        WorkerEvent::Wedged { job, fence } => {
+            warn!(job_id = %job, %fence, "no sign that the job gets on; stopping it");
+        }
         WorkerEvent::Started { job, fence, attempt } => {
             info!(job_id = %job, %fence, attempt, "job started");
         }
