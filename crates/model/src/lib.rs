@@ -3,6 +3,7 @@
 //! Everything here is a plain value: no clock, no I/O, no randomness. Stores persist these values, `rpc` puts them
 //! on the wire, `schedule` decides with them.
 
+mod backoff;
 mod error;
 mod id;
 mod job;
@@ -13,6 +14,7 @@ mod retry;
 mod time;
 mod worker;
 
+pub use backoff::Backoff;
 pub use error::{ErrorKind, Invalid};
 pub use id::{Fence, Hold, JobId, Kind, QueueName, RequestId, UniqueKey, WorkerKey};
 pub use job::{Ending, Job, LOST_REASON, NewJob, State, UniqueScope, When, after_failure, after_loss};

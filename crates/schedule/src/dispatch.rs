@@ -21,9 +21,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use model::{Instant, QueueName};
-
-use crate::backoff::Backoff;
+use model::{Backoff, Instant, QueueName};
 
 /// Most jobs asked for in one claim; a session with more credits asks again when its turn comes.
 pub const CLAIM_LIMIT_MAX: u32 = 1_000;

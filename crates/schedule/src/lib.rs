@@ -6,7 +6,6 @@
 //! Both take `now` as an argument, name their next deadline and hand out plain values to act on. They know nothing of
 //! each other; the node's loop feeds both and drains both. Neither reads a store, a clock or a socket.
 
-mod backoff;
 pub mod dispatch;
 pub mod upkeep;
 

@@ -15,9 +15,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use model::Instant;
-
-use crate::backoff::Backoff;
+use model::{Backoff, Instant};
 
 /// Most jobs promoted by one output; more take further ones.
 pub const PROMOTE_LIMIT: usize = 1_000;

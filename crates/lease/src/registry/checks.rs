@@ -2,10 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use model::{Hold, Instant};
+use model::{Backoff, Hold, Instant};
 
 use super::CHECK_MAX;
-use super::backoff::Backoff;
 
 /// The questions of one worker.
 #[derive(Debug, Default)]

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use model::{HolderEnd, Instant, Nonce, WorkerKey};
+use model::{Backoff, HolderEnd, Instant, Nonce, WorkerKey};
 
-use super::backoff::Backoff;
 use super::bindings::Bindings;
 use super::io::{Input, Restored, Ticket, WorkerState, WorkerView};
 use super::mutation::Mutation;

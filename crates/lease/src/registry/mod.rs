@@ -12,7 +12,6 @@
 //! that runs out is only a question, put to [`Registry::verify`]. The registry reads no clock and no store: a driver tells
 //! it what happened and carries out what it says.
 
-mod backoff;
 mod bindings;
 mod checks;
 mod ending;

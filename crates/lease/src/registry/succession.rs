@@ -1,9 +1,8 @@
 //! A worker whose key lapsed by its own clock, and that goes on under a new one before we gave its work away: its holds
 //! move with it, in one commit that also retires the former key. Until that is decided its first heartbeat is unanswered.
 
-use model::{Hold, HolderEnd, Instant, WorkerKey};
+use model::{Backoff, Hold, HolderEnd, Instant, WorkerKey};
 
-use super::backoff::Backoff;
 use super::entity::{Entity, Joining, Stage};
 use super::io::{Output, Ticket};
 use super::machine::Registry;

@@ -1,10 +1,11 @@
-//! How long to wait for a store that failed: 100 ms, doubled each time, at most 5 s.
+//! How long to wait for a store that failed: 100 ms, doubled each time, at most 5 s. Without jitter, since one server
+//! has one store and asks it again with a single call of each kind.
 
 use std::time::Duration;
 
-/// Counts failures in a row.
+/// Counts failures in a row, and says how long to wait after each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Backoff {
+pub struct Backoff {
     failures: u32,
 }
 
@@ -15,14 +16,14 @@ impl Backoff {
     const DELAY_MAX: Duration = Duration::from_secs(5);
 
     /// One more failure: how long to wait now.
-    pub(super) fn next_delay(&mut self) -> Duration {
-        let delay = Self::DELAY_MIN.saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX));
+    pub fn next_delay(&mut self) -> Duration {
+        let delay = Self::DELAY_MIN.saturating_mul(1u32.checked_shl(self.failures).unwrap_or(u32::MAX));
         self.failures = self.failures.saturating_add(1);
         delay.min(Self::DELAY_MAX)
     }
 
     /// A success: the next failure is the first again.
-    pub(super) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
