@@ -43,6 +43,13 @@ pub enum Input {
         /// What it serves.
         queues: Vec<QueueName>,
     },
+    /// From now on a worker serves these queues and no others; none at all is possible. Ignored for a session that left.
+    Serves {
+        /// The connection.
+        session: SessionId,
+        /// What it serves.
+        queues: Vec<QueueName>,
+    },
     /// A worker has this many more free slots. Ignored for a session that left.
     Credits {
         /// The connection.
@@ -125,8 +132,9 @@ struct Session {
 struct ClaimInFlight {
     queues: Arc<[QueueName]>,
     limit: u32,
-    /// The queue in whose line it was made, and whose window it fills.
-    sponsor: QueueName,
+    /// The queue in whose line it was made, and whose window it fills; `None` once its session does not serve that any
+    /// more.
+    sponsor: Option<QueueName>,
     /// The number of signals when it was made.
     signals: u64,
 }
@@ -164,6 +172,7 @@ impl Dispatcher {
     pub fn handle(&mut self, now: Instant, input: Input) {
         match input {
             Input::Joined { session, queues } => self.join(session, queues),
+            Input::Serves { session, queues } => self.change_queues(session, queues),
             Input::Credits { session, add } => self.add_credits(session, add),
             Input::Left { session } => self.leave(session),
             Input::Ready { queue } => {
@@ -219,13 +228,56 @@ impl Dispatcher {
         queues.sort();
         queues.dedup();
         for name in &queues {
-            self.queues.entry(name.clone()).or_insert_with(Queue::new).workers += 1;
-            self.signal(name);
+            self.add_worker(name);
         }
         self.serve(&queues);
         let session = Session { queues: queues.into(), credits: 0, place: None, claim: None };
         let known = self.sessions.insert(id, session);
         assert!(known.is_none(), "{id:?} joined twice; a session id is never used again");
+    }
+
+    fn change_queues(&mut self, id: SessionId, mut queues: Vec<QueueName>) {
+        queues.sort();
+        queues.dedup();
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let before = std::mem::replace(&mut session.queues, queues.into());
+        let (now, place) = (Arc::clone(&session.queues), session.place);
+        let is_gone = |name: &&QueueName| !now.contains(name);
+        let sponsor = session.claim.as_mut().and_then(|claim| claim.sponsor.take_if(|name| is_gone(&&*name)));
+        if let Some(sponsor) = sponsor {
+            self.queue_mut(&sponsor).sponsored -= 1;
+        }
+        for name in before.iter().filter(is_gone) {
+            self.remove_worker(name, id, place);
+        }
+        for name in now.iter().filter(|name| !before.contains(name)) {
+            self.add_worker(name);
+            if let Some(place) = place {
+                self.queue_mut(name).line.insert(place, id);
+            }
+        }
+        self.serve(&before);
+        self.serve(&now);
+    }
+
+    fn add_worker(&mut self, name: &QueueName) {
+        self.queues.entry(name.clone()).or_insert_with(Queue::new).workers += 1;
+        self.signal(name);
+    }
+
+    fn remove_worker(&mut self, name: &QueueName, id: SessionId, place: Option<u64>) {
+        let queue = self.queue_mut(name);
+        queue.workers -= 1;
+        if let Some(place) = place {
+            queue.line.remove(&place);
+        }
+        let was_dried = queue.stock == Stock::Dry { said_by: id };
+        if queue.workers == 0 {
+            self.queues.remove(name);
+        } else if was_dried {
+            // A retired worker gets nothing from a full queue, so its word on the queue goes with it.
+            self.signal(name);
+        }
     }
 
     fn add_credits(&mut self, id: SessionId, add: u32) {
@@ -237,22 +289,11 @@ impl Dispatcher {
     fn leave(&mut self, id: SessionId) {
         let Some(session) = self.sessions.remove(&id) else { return };
         if let Some(claim) = session.claim {
-            self.queue_mut(&claim.sponsor).sponsored -= 1;
+            self.end_sponsorship(&claim);
             self.orphans.insert(id, claim);
         }
         for name in session.queues.iter() {
-            let queue = self.queue_mut(name);
-            queue.workers -= 1;
-            if let Some(place) = session.place {
-                queue.line.remove(&place);
-            }
-            let was_dried = queue.stock == Stock::Dry { said_by: id };
-            if queue.workers == 0 {
-                self.queues.remove(name);
-            } else if was_dried {
-                // A retired worker gets nothing from a full queue, so its word on the queue goes with it.
-                self.signal(name);
-            }
+            self.remove_worker(name, id, session.place);
         }
         self.serve(&session.queues);
     }
@@ -264,10 +305,10 @@ impl Dispatcher {
             "{id:?} asked for {asked} jobs and got {got}; a store never gives more than was asked"
         );
         self.backoff.reset();
-        if !self.sessions.contains_key(&id) {
-            return;
-        }
-        for name in claim.queues.iter() {
+        let Some(session) = self.sessions.get(&id) else { return };
+        let served = Arc::clone(&session.queues);
+        // What it does not serve any more it cannot have emptied: it may have got nothing for that very reason.
+        for name in claim.queues.iter().filter(|name| served.contains(name)) {
             let queue = self.queue_mut(name);
             if got == asked {
                 queue.widen();
@@ -305,9 +346,15 @@ impl Dispatcher {
         let claim = claim.expect("each claim is answered once, and nothing else is");
         assert_eq!(asked, claim.limit, "an answer must repeat what {id:?} asked for");
         if self.sessions.contains_key(&id) {
-            self.queue_mut(&claim.sponsor).sponsored -= 1;
+            self.end_sponsorship(&claim);
         }
         claim
+    }
+
+    fn end_sponsorship(&mut self, claim: &ClaimInFlight) {
+        if let Some(sponsor) = &claim.sponsor {
+            self.queue_mut(sponsor).sponsored -= 1;
+        }
     }
 
     /// Returns reserved credits that brought no job, and lets the session ask again at the end of the line.
@@ -373,7 +420,7 @@ impl Dispatcher {
         session.claim = Some(ClaimInFlight {
             queues: Arc::clone(&queues),
             limit,
-            sponsor: sponsor.clone(),
+            sponsor: Some(sponsor.clone()),
             signals: self.signals,
         });
         for name in served.iter() {

@@ -69,7 +69,8 @@ impl World {
             0..8 => self.join(),
             8..12 => self.leave(),
             12..14 => self.retire(),
-            14..26 => self.offer_slots(),
+            14..17 => self.change_queues(),
+            17..26 => self.offer_slots(),
             26..46 => self.enqueue(),
             46..60 => self.deliver_signal(),
             60..72 => self.execute_claim(),
@@ -104,6 +105,14 @@ impl World {
         self.sessions.get_mut(&session).expect("just picked").is_retired = true;
     }
 
+    fn change_queues(&mut self) {
+        let Some(session) = self.any_session() else { return };
+        let mut queues: Vec<QueueName> = self.names.clone();
+        queues.retain(|_| self.rng.percent(60));
+        self.sessions.get_mut(&session).expect("just picked").queues.clone_from(&queues);
+        self.tell(Input::Serves { session, queues });
+    }
+
     fn offer_slots(&mut self) {
         let Some(session) = self.any_session() else { return };
         let add = if self.rng.percent(5) { 3_000 } else { 1 + self.rng.below(4) as u32 };
@@ -131,8 +140,9 @@ impl World {
         let Some(index) = self.rng.pick(&waiting).copied() else { return };
         let claim = &mut self.claims[index];
         let mut locked = Vec::new();
-        if self.sessions.get(&claim.session).is_some_and(|member| !member.is_retired) {
-            for name in claim.queues.iter() {
+        if let Some(member) = self.sessions.get(&claim.session).filter(|member| !member.is_retired) {
+            // A queue that it may not serve any more gives it nothing, however full it is.
+            for name in claim.queues.iter().filter(|name| member.queues.contains(name)) {
                 let jobs = self.jobs.get_mut(name).expect("queues are fixed");
                 let take = (*jobs).min(claim.limit - locked.len() as u32);
                 *jobs -= take;
@@ -235,10 +245,10 @@ impl World {
             let is_wanted = serving().any(|(id, member)| member.free > 0 && !waits(*id));
             // A retired session's empty hands may mislead until it leaves.
             let is_known = !self.signals.contains(name) && serving().all(|(_, member)| !member.is_retired);
-            let is_asked_for = self
-                .claims
-                .iter()
-                .any(|claim| claim.queues.contains(name) && self.sessions.contains_key(&claim.session));
+            let is_asked_for = self.claims.iter().any(|claim| {
+                let member = self.sessions.get(&claim.session);
+                claim.queues.contains(name) && member.is_some_and(|member| member.queues.contains(name))
+            });
             assert!(!is_wanted || !is_known || is_asked_for, "nobody asks for the jobs in {name}");
         }
     }

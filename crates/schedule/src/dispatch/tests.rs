@@ -360,6 +360,27 @@ fn tells_who_serves_what() {
 }
 
 #[test]
+fn a_session_may_serve_other_queues_from_now_on() {
+    let mut desk = Desk::default();
+    let serves = |desk: &mut Desk, session, queues: &[&str]| {
+        let queues = queues.iter().copied().map(queue).collect();
+        desk.tell(Input::Serves { session: SessionId(session), queues })
+    };
+    assert_eq!(desk.join(1, "a,b", 2), ["1 asks 2 from a,b"]);
+    assert_eq!(desk.join(2, "b", 1), ["2 asks 1 from b"]);
+    assert_eq!(serves(&mut desk, 1, &["a"]), NOTHING);
+    assert_eq!(desk.done(1, 2, 0), NOTHING, "it found a empty, and got nothing from b for another reason");
+    assert_eq!(desk.done(2, 1, 1), NOTHING);
+    assert_eq!(desk.credits(2, 1), ["2 asks 1 from b"], "b is not believed to be dry");
+    assert_eq!(serves(&mut desk, 1, &["a", "c"]), ["1 asks 2 from c"], "what is new to it may have work");
+    assert_eq!(serves(&mut desk, 1, &[]), NOTHING);
+    assert_eq!(desk.done(1, 2, 2), NOTHING, "what was on its way arrives");
+    assert_eq!(desk.credits(1, 2), NOTHING, "and that was all");
+    assert_eq!(serves(&mut desk, 9, &["a"]), NOTHING, "it has left");
+    assert!(!desk.dispatcher.serves(&queue("a")));
+}
+
+#[test]
 #[should_panic(expected = "an answer must repeat what")]
 fn answer_with_another_number_is_a_bug() {
     let mut desk = Desk::default();
