@@ -4,6 +4,7 @@
 
 mod fnv;
 mod instructions;
+mod postgres;
 mod steps;
 mod tidy;
 
@@ -16,13 +17,14 @@ use steps::{Failed, Steps};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--no-lint] [-- FILTER]   what every change must pass: format, clippy, tidy, build, tests
+  test [--no-lint] [-- FILTER]   what every change must pass: format, clippy, tidy, postgres, build, tests
                                  --no-lint leaves out format, clippy and tidy; FILTER chooses tests by name
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
   soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), then the process tests, over
                                  and over (TENURE_SOAK_ROUNDS, default 200)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
+  postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
   codegen                        writes crates/rpc/src/generated from the .proto file
   help                           this text
 ";
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy::check(root()),
         ["soak"] => soak(),
         ["instructions"] => count_instructions(),
+        ["postgres"] => postgres::ensure(root()),
         ["codegen"] => codegen(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -89,6 +92,7 @@ fn test(name: &'static str, options: &TestOptions) -> Result<Steps, Failed> {
         steps.cargo("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[])?;
         steps.own("tidy", tidy::check)?;
     }
+    steps.own("postgres", postgres::ensure)?;
     // The process tests start the binary, which no test target builds.
     steps.cargo("build", &["build", "--workspace"], &[])?;
     let mut tests = vec!["test", "--workspace"];
@@ -114,6 +118,8 @@ fn soak() -> Result<(), Failed> {
     let rounds = env::var("TENURE_SOAK_ROUNDS").unwrap_or_else(|_| SOAK_ROUNDS_DEFAULT.to_owned());
     let seeds = env::var("TENURE_SOAK_SEEDS").unwrap_or_else(|_| SOAK_SEEDS_DEFAULT.to_owned());
     let mut steps = Steps::new("soak", root());
+    // Looked for first, since the simulation takes long.
+    steps.own("postgres", postgres::ensure)?;
     let world = ["run", "--release", "-p", "cli", "--", "sim", "jobs", "--seeds", &seeds];
     steps.cargo("simulation", &world, &[])?;
     let processes = ["test", "--release", "-p", "cli", "--test", "it"];

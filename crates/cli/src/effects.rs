@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! start   JOB FENCE NANOS     the handler began
+//! tick    JOB FENCE NANOS     the handler is at work (exclusive jobs only)
 //! effect  JOB FENCE NANOS     the handler did its side effect
 //! accept  JOB FENCE NANOS     the server took the report
 //! refuse  JOB FENCE NANOS     the server refused the report: a stale write
@@ -23,6 +24,8 @@ use model::{Clock as _, Fence, JobId};
 pub enum What {
     /// The handler began.
     Start,
+    /// The handler is at work.
+    Tick,
     /// The handler did its side effect.
     Effect,
     /// The server took the report.
@@ -34,8 +37,9 @@ pub enum What {
 }
 
 impl What {
-    const WORDS: [(What, &str); 5] = [
+    const WORDS: [(What, &str); 6] = [
         (What::Start, "start"),
+        (What::Tick, "tick"),
         (What::Effect, "effect"),
         (What::Accept, "accept"),
         (What::Refuse, "refuse"),

@@ -81,7 +81,8 @@ impl Process {
         }
     }
 
-    fn pid(&self) -> Result<Pid> {
+    /// Its process id.
+    pub fn pid(&self) -> Result<Pid> {
         self.child.id().and_then(|pid| Pid::from_raw(pid as i32)).context("the process has ended already")
     }
 }

@@ -26,8 +26,9 @@ use crate::commands::Cli;
 use crate::exit::Exit;
 use crate::output::Output;
 
-/// Reads the command line, runs one command, turns its end into an exit code.
+/// Reads the command line, runs one command, turns its end into an exit code. A guardian is this program, too.
 pub fn main() -> ExitCode {
+    worker::guardian::run_if_asked();
     let cli = Cli::parse();
     let output = Output::new(cli.output);
     let exit = cli.command.run(&output).unwrap_or_else(|error| {

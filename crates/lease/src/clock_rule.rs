@@ -8,6 +8,60 @@ use std::time::Duration;
 
 use model::Instant;
 
+/// Heartbeats per lease. Three may be missed: the fourth still arrives before the lease of the last answered one ends.
+pub const HEARTBEATS_PER_LEASE: u32 = 5;
+
+/// The pause between the heartbeats of a worker with this lease.
+pub fn heartbeat_interval(lease: Duration) -> Duration {
+    lease / HEARTBEATS_PER_LEASE
+}
+
+/// Whether a worker with this lease may hold exclusive jobs, if it takes `stop_within` (kill wait and safety) to stop one
+/// for certain: two heartbeats may be lost before a job must be told to stop.
+pub fn fits_exclusive(lease: Duration, stop_within: Duration) -> bool {
+    lease >= heartbeat_interval(lease) * 3 + stop_within
+}
+
+/// The shortest lease with which such a worker may hold exclusive jobs.
+pub fn exclusive_lease_min(stop_within: Duration) -> Duration {
+    stop_within * HEARTBEATS_PER_LEASE / (HEARTBEATS_PER_LEASE - 3)
+}
+
+/// How a worker makes sure that an exclusive job is gone by `hold_until`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stopping {
+    /// K: from telling a job to stop to killing it.
+    pub kill_wait: Duration,
+    /// S: from killing it to `hold_until`; for the kernel to finish it off.
+    pub safety: Duration,
+}
+
+impl Stopping {
+    /// The defaults: 5 s and 1 s, which fit a lease of 15 s or more.
+    pub const DEFAULT: Stopping =
+        Stopping { kill_wait: Duration::from_secs(5), safety: Duration::from_secs(1) };
+
+    /// From telling a job to stop to knowing that it has: K + S.
+    pub fn within(self) -> Duration {
+        self.kill_wait + self.safety
+    }
+
+    /// When exclusive jobs must be told to stop.
+    pub fn stop_at(self, hold_until: Instant) -> Instant {
+        hold_until - self.within()
+    }
+
+    /// When they must be killed.
+    pub fn kill_at(self, hold_until: Instant) -> Instant {
+        hold_until - self.safety
+    }
+
+    /// When whoever could not stop one must be ended with it.
+    pub fn doom_at(self, hold_until: Instant) -> Instant {
+        hold_until - self.safety / 2
+    }
+}
+
 /// The assumed clock-rate error, ρ, in parts per million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateError(u32);
@@ -63,6 +117,29 @@ mod tests {
         assert!(worst_hold <= worst_expiry + 1.0, "{worst_hold} {worst_expiry}");
         assert_eq!(hold, Instant::from_millis(19_980));
         assert_eq!(expiry, Instant::from_millis(20_020));
+    }
+
+    #[test]
+    fn an_exclusive_job_has_three_heartbeats_and_the_time_to_stop_it_in_a_lease() {
+        let within = Stopping::DEFAULT.within();
+        let shortest = exclusive_lease_min(within);
+        assert_eq!((within, shortest), (Duration::from_secs(6), Duration::from_secs(15)));
+        assert!(fits_exclusive(shortest, within));
+        assert!(!fits_exclusive(shortest - Duration::from_millis(10), within));
+        for millis in [1, 333, 2_400, 59_999] {
+            let within = Duration::from_millis(millis);
+            assert!(fits_exclusive(exclusive_lease_min(within), within), "{millis} ms");
+        }
+    }
+
+    #[test]
+    fn stopping_asks_then_kills_then_dooms_and_is_done_before_the_hold_is_over() {
+        let hold = Instant::from_millis(20_000);
+        let Stopping { kill_wait, safety } = Stopping::DEFAULT;
+        let steps = [Stopping::stop_at, Stopping::kill_at, Stopping::doom_at]
+            .map(|step| step(Stopping::DEFAULT, hold));
+        assert_eq!(steps, [14_000, 19_000, 19_500].map(Instant::from_millis));
+        assert_eq!((steps[0] + kill_wait, steps[1] + safety), (steps[1], hold));
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 pub mod clock_rule;
 pub mod digest;
+pub mod guardian;
 pub mod ledger;
 pub mod message;
 pub mod monitor;

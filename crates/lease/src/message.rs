@@ -61,6 +61,9 @@ pub struct Profile {
     pub slots: u32,
     /// Its program's version.
     pub version: String,
+    /// How long it takes at most to stop a job for certain, whatever the job does; `None` if it cannot. Only those that can
+    /// get exclusive jobs.
+    pub stop_within: Option<Duration>,
 }
 
 /// "I am alive, and this changed in what I hold."
@@ -169,6 +172,19 @@ pub enum StopOrder {
     Cancelled,
     /// It is not this worker's any more.
     Lost,
+    /// Its handler gave no sign for too long; it stays held until reported.
+    Silent,
+}
+
+/// How a worker goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Leave {
+    /// Nothing that it ran under this key runs any more. Otherwise its leave is silence.
+    pub all_stopped: bool,
+    /// Its process died; its guardian says so.
+    pub crashed: bool,
+    /// For how long nothing exclusive has run under this key.
+    pub stopped_for: Duration,
 }
 
 /// Why a key is dead.

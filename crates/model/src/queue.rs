@@ -11,6 +11,9 @@ use crate::retry::RetryPolicy;
 pub struct QueueSettings {
     /// A paused queue takes jobs but offers none. Durable.
     pub paused: bool,
+    /// Two copies of one of its jobs never run at the same time: only workers that can stop a job for certain get them, and
+    /// nobody else gets one before it has stopped.
+    pub exclusive: bool,
     /// Handlers of its jobs must say that they get on at least this often; being held by a live worker is not enough.
     pub heartbeat_timeout: Option<Duration>,
     /// Counted starts before a failing job is buried.
@@ -24,6 +27,8 @@ pub struct QueueSettings {
 pub struct QueuePatch {
     /// Pause or resume.
     pub paused: Option<bool>,
+    /// Exclusive or ordinary, for claims from now on. Those that were made before stay as they were.
+    pub exclusive: Option<bool>,
     /// New heartbeat timeout.
     pub heartbeat_timeout: Option<Option<Duration>>,
     /// New attempt limit.
@@ -56,6 +61,7 @@ impl QueuePatch {
     pub fn apply(&self, settings: &QueueSettings) -> QueueSettings {
         QueueSettings {
             paused: self.paused.unwrap_or(settings.paused),
+            exclusive: self.exclusive.unwrap_or(settings.exclusive),
             heartbeat_timeout: self.heartbeat_timeout.unwrap_or(settings.heartbeat_timeout),
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
             retry: self.retry.unwrap_or(settings.retry),

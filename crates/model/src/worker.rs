@@ -38,12 +38,16 @@ pub enum HolderEnd {
     Succeeded = 3,
     /// It stopped pinging.
     Silent = 4,
+    /// Its process died, and its guardian stopped what it had left running.
+    Crashed = 5,
 }
 
 impl HolderEnd {
     /// All ends, in the order of their numbers.
-    pub const ALL: [HolderEnd; 5] =
-        [HolderEnd::Expired, HolderEnd::Left, HolderEnd::Kicked, HolderEnd::Succeeded, HolderEnd::Silent];
+    pub const ALL: [HolderEnd; 6] = {
+        use HolderEnd::*;
+        [Expired, Left, Kicked, Succeeded, Silent, Crashed]
+    };
 
     /// The end with this number.
     pub fn from_number(number: u8) -> Option<HolderEnd> {
@@ -58,6 +62,7 @@ impl HolderEnd {
             HolderEnd::Kicked => "it was kicked",
             HolderEnd::Succeeded => "its lease lapsed and it went on under a new key",
             HolderEnd::Silent => "it stopped pinging",
+            HolderEnd::Crashed => "its process died; its guardian stopped its jobs",
         }
     }
 

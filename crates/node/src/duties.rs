@@ -28,6 +28,7 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         limit: limit as usize,
         lease: if is_leased { api.config.verify_after } else { api.config.lease_default },
         bytes_max: CLAIM_BYTES_MAX,
+        exclusive: to.is_fit(),
     };
     let claimed = match api.store.claim(claim).await {
         Ok(claimed) => claimed,
@@ -45,7 +46,8 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         if is_leased {
             // Before they are sent, so that our record of the claims is there when they are bound.
             let (key, start) = (to.worker.clone(), first + holds.len() as u64 - 1);
-            api.tell_roll(Input::Granted { key, holds: holds.clone(), start }).await;
+            let exclusive = claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
+            api.tell_roll(Input::Granted { key, holds: holds.clone(), exclusive, start }).await;
         }
         let assignments = (first..).zip(claimed).map(|(start, job)| wire::Assignment {
             generation: api.generation,

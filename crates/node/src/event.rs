@@ -15,8 +15,10 @@ use crate::sessions::Session;
 /// One thing that happened.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// A worker opened a session for these queues.
-    Joined { session: SessionId, queues: Vec<QueueName> },
+    /// A worker opened a session.
+    Joined { session: SessionId },
+    /// A queue became exclusive or ordinary: others may serve it now.
+    QueueSet { queue: QueueName },
     /// A worker has this many more free slots.
     Credits { session: SessionId, add: u32 },
     /// A session ended.
@@ -66,7 +68,7 @@ pub(crate) enum RollEvent {
 #[derive(Debug)]
 pub(crate) enum Leave {
     /// By itself.
-    Own { key: WorkerKey, nonce: Option<model::Nonce>, all_stopped: bool },
+    Own { key: WorkerKey, nonce: Option<model::Nonce>, words: lease::message::Leave },
     /// By an operator's word.
     Kicked { key: WorkerKey },
 }

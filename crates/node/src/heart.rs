@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Clock, QueueName};
-use schedule::dispatch::{self, Dispatcher};
+use schedule::dispatch::{self, Dispatcher, SessionId};
 use schedule::upkeep::{self, Duty, Upkeep};
 use store::Deadlines;
 use tokio::sync::mpsc;
@@ -93,6 +93,7 @@ impl Heart {
                 let pingers = self.api.store.roster(None).await?;
                 self.api.pingers.restore(pingers);
                 let workers = self.api.store.roster(Some(self.api.config.registry)).await?;
+                self.api.exclusive.load(&self.api.store.stats().await?);
                 Ok::<_, store::StoreError>((deadlines.longest_lease, workers))
             };
             match past.await {
@@ -107,7 +108,8 @@ impl Heart {
         use dispatch::Input as Dispatch;
         use upkeep::Input as Keep;
         match event {
-            Event::Joined { session, queues } => self.dispatch(Dispatch::Joined { session, queues }),
+            Event::Joined { session } => self.join(session),
+            Event::QueueSet { queue } => self.reopen(queue),
             Event::Credits { session, add } => self.dispatch(Dispatch::Credits { session, add }),
             Event::Left { session } => self.dispatch(Dispatch::Left { session }),
             Event::Ready { queues } => self.ready(queues),
@@ -147,6 +149,23 @@ impl Heart {
             Event::StoreStalled { for_ } => self.keep(Keep::StoreStalled { lasted: for_ }),
             Event::Roll(event) => self.roll.hear(self.now(), event),
         }
+    }
+
+    fn join(&mut self, id: SessionId) {
+        if let Some(session) = self.api.sessions.get(id) {
+            let queues = self.api.exclusive.open_to(&session);
+            self.dispatch(dispatch::Input::Joined { session: id, queues });
+        }
+    }
+
+    /// Other sessions may serve this queue than before.
+    fn reopen(&mut self, queue: QueueName) {
+        let sessions = self.api.sessions.all().into_iter();
+        for session in sessions.filter(|session| session.profile.queues.contains(&queue)) {
+            let queues = self.api.exclusive.open_to(&session);
+            self.dispatch(dispatch::Input::Serves { session: session.id, queues });
+        }
+        self.ready(vec![queue]);
     }
 
     fn ready(&mut self, queues: Vec<QueueName>) {

@@ -7,6 +7,7 @@ mod api;
 mod config;
 mod duties;
 mod event;
+mod exclusive;
 mod faults;
 mod grpc;
 mod heart;

@@ -13,7 +13,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 
 use lease::message::Answer;
-use model::State;
+use model::{HolderEnd, Instant, State};
 use store::QueueStats;
 
 /// All metrics of one server. Cheap to clone.
@@ -31,6 +31,8 @@ pub struct Metrics {
     pub(crate) job_duration: Histogram,
     pub(crate) enqueue_to_start: Histogram,
     pub(crate) rescue: Histogram,
+    hand_over_margin: Family<HandOver, Histogram, fn() -> Histogram>,
+    negative_margins: Counter,
     pub(crate) sessions: Gauge,
     heartbeats: Family<BeatAnswer, Counter>,
     workers: Family<WorkerState, Gauge>,
@@ -54,6 +56,34 @@ impl Verb {
     pub(crate) const FINISH: Verb = Verb { verb: "finish" };
     pub(crate) const RENEW: Verb = Verb { verb: "renew" };
     pub(crate) const PROGRESS: Verb = Verb { verb: "progress" };
+}
+
+/// What made sure that an exclusive job had stopped before it moved on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+pub(crate) struct HandOver {
+    by: &'static str,
+}
+
+impl HandOver {
+    /// Its holder's lease was over: the clock rule.
+    pub(crate) const LEASE: HandOver = HandOver { by: "lease" };
+    /// Its holder, or the guardian of its holder, said so.
+    pub(crate) const WORD: HandOver = HandOver { by: "word" };
+    /// The clock rule, checked by what the old holder said later about when it had really stopped.
+    pub(crate) const LATE_WORD: HandOver = HandOver { by: "late_word" };
+
+    /// What stands behind the end of a holder.
+    pub(crate) fn of(end: HolderEnd) -> HandOver {
+        match end {
+            HolderEnd::Left | HolderEnd::Crashed => HandOver::WORD,
+            _ => HandOver::LEASE,
+        }
+    }
+}
+
+/// Around zero, which a margin must never reach from above, and up to the longest leases.
+fn margin_seconds() -> Histogram {
+    Histogram::new([-1.0, 0.0, 0.001, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 20.0, 60.0, 600.0])
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -94,6 +124,8 @@ impl Metrics {
             job_duration: seconds(),
             enqueue_to_start: seconds(),
             rescue: seconds(),
+            hand_over_margin: Family::new_with_constructor(margin_seconds),
+            negative_margins: Counter::default(),
             sessions: Gauge::default(),
             heartbeats: Family::default(),
             workers: Family::default(),
@@ -112,6 +144,16 @@ impl Metrics {
         }
         metrics.register();
         metrics
+    }
+
+    /// An exclusive job moved on at `moved_at`; its old holder had stopped by `stopped_by`.
+    pub(crate) fn hand_over(&self, by: HandOver, stopped_by: Instant, moved_at: Instant) {
+        let margin = moved_at.since(stopped_by).as_secs_f64() - stopped_by.since(moved_at).as_secs_f64();
+        self.hand_over_margin.get_or_create(&by).observe(margin);
+        if margin < 0.0 {
+            self.negative_margins.inc();
+            tracing::error!(margin_s = margin, "an exclusive job moved on before its old holder had stopped");
+        }
     }
 
     fn register(&self) {
@@ -135,6 +177,17 @@ impl Metrics {
             "Claim to accepted report",
             Unit::Seconds,
             self.job_duration.clone(),
+        );
+        r.register_with_unit(
+            "handover_margin",
+            "From the last instant an exclusive job's old holder can have run it to the move of the job",
+            Unit::Seconds,
+            self.hand_over_margin.clone(),
+        );
+        r.register(
+            "handover_margin_negative",
+            "Hand-overs of exclusive jobs that came too early; any is an alarm",
+            self.negative_margins.clone(),
         );
         r.register_with_unit(
             "enqueue_to_start",

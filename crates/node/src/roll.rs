@@ -16,8 +16,10 @@ use tracing::{debug, info};
 
 use crate::api::Api;
 use crate::event::{Leave, Reply, RollEvent};
+use crate::metrics::HandOver;
 use crate::roll_duties;
 use crate::rounds::Judged;
+use crate::sessions::Session;
 
 /// How long ended workers are shown to people from memory; the store remembers them longer.
 const REMEMBER_ENDED: Duration = Duration::from_secs(600);
@@ -78,9 +80,7 @@ impl Roll {
             RollEvent::Leave { leave, done } => {
                 let ticket = self.wait(now, Waiting::Leave(done));
                 let input = match leave {
-                    Leave::Own { key, nonce, all_stopped } => {
-                        Input::Leave { ticket, key, nonce, all_stopped }
-                    }
+                    Leave::Own { key, nonce, words } => Input::Leave { ticket, key, nonce, leave: words },
                     Leave::Kicked { key } => Input::Kick { ticket, key },
                 };
                 self.registry.handle(now, input);
@@ -117,6 +117,7 @@ impl Roll {
                 holder: row.holder.clone(),
                 registry: row.registry,
                 beats_itself: row.beats_itself,
+                exclusive: row.exclusive,
                 pings: self.api.pingers.is_alive(&row.holder),
                 unreachable_for: None,
             })
@@ -176,9 +177,13 @@ impl Roll {
                 Output::Succeed { former, key, holds } => {
                     tokio::spawn(roll_duties::succeed(api, former, key, holds));
                 }
-                Output::Retire { key, end, counted, .. } => {
+                Output::Retire { key, end, counted, stopped_by } => {
                     let silent_since = self.registry.worker(&key).and_then(|worker| worker.last_heard);
-                    tokio::spawn(roll_duties::retire(api, key, end, counted, silent_since));
+                    tokio::spawn(roll_duties::retire(api, key, end, counted, silent_since, stopped_by));
+                }
+                Output::LateWord { key, ended_at, stopped_at } => {
+                    debug!(worker = %key, "a worker that was over says when it had stopped");
+                    self.api.metrics.hand_over(HandOver::LATE_WORD, stopped_at, ended_at);
                 }
                 Output::Check { key, holds } => {
                     tokio::spawn(roll_duties::check(api, key, holds));
@@ -196,7 +201,7 @@ impl Roll {
     }
 
     /// Answers a heartbeat. The first one that is taken on a stream opens it for work.
-    fn answer(&mut self, ticket: Ticket, key: &WorkerKey, answer: &Answer) -> Option<dispatch::Input> {
+    fn answer(&mut self, ticket: Ticket, key: &WorkerKey, answer: &Answer) -> Vec<dispatch::Input> {
         self.api.metrics.count_heartbeat(answer);
         match answer {
             Answer::Ok(_) => {}
@@ -207,23 +212,40 @@ impl Roll {
                 debug!(worker = %key, why = lease_convert::later_sentence(*why), "first heartbeat put off");
             }
         }
-        let Some((_, Waiting::Heartbeat(reply))) = self.waiting.remove(&ticket) else { return None };
+        let Some((_, Waiting::Heartbeat(reply))) = self.waiting.remove(&ticket) else { return Vec::new() };
         match reply {
             Reply::Call(reply) => {
                 let _ = reply.send(answer.clone());
-                None
+                Vec::new()
             }
             Reply::Stream { session, number } => {
                 let was_leased = session.is_leased();
-                let add = if matches!(answer, Answer::Ok(_)) { session.note_leased() } else { 0 };
+                let news = match answer {
+                    Answer::Ok(ack) => self.note_leased(&session, ack.lease),
+                    _ => Vec::new(),
+                };
                 if !(was_leased && self.api.faults.drops_answer()) {
                     let heartbeat = Some(lease_convert::answer_to_wire(number, answer));
                     // A full outbox loses the answer: the worker asks again, and a mismatch puts it right.
                     session.offer(wire::ServerFrame { heartbeat, ..Default::default() });
                 }
-                (add > 0).then_some(dispatch::Input::Credits { session: session.id, add })
+                news
             }
         }
+    }
+
+    /// A session's worker has this lease: it may be given work, and perhaps of other queues than before.
+    fn note_leased(&self, session: &Arc<Session>, lease: Duration) -> Vec<dispatch::Input> {
+        let mut news = Vec::new();
+        let (add, is_fitness_news) = self.api.sessions.note_leased(session, lease);
+        if is_fitness_news {
+            let queues = self.api.exclusive.open_to(session);
+            news.push(dispatch::Input::Serves { session: session.id, queues });
+        }
+        if add > 0 {
+            news.push(dispatch::Input::Credits { session: session.id, add });
+        }
+        news
     }
 
     fn tell(&self, key: &WorkerKey, frame: wire::ServerFrame) {

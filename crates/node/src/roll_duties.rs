@@ -10,6 +10,7 @@ use tracing::warn;
 
 use crate::api::Api;
 use crate::event::{Event, RollEvent};
+use crate::metrics::HandOver;
 
 /// Makes a worker or its larger grant durable.
 pub(crate) async fn enlist(api: Arc<Api>, worker: Enlist) {
@@ -43,6 +44,7 @@ pub(crate) async fn retire(
     end: HolderEnd,
     counted: bool,
     silent_since: Option<Instant>,
+    stopped_by: Instant,
 ) {
     let retired = async {
         api.store.retire(&key, end).await?;
@@ -53,6 +55,10 @@ pub(crate) async fn retire(
             if let Some(since) = silent_since.filter(|_| !end.is_left()) {
                 let silent = api.clock.monotonic().since(since);
                 reaped.iter_mut().for_each(|job| job.late = silent);
+            }
+            let moved_at = api.clock.monotonic();
+            for _ in reaped.iter().filter(|job| job.exclusive) {
+                api.metrics.hand_over(HandOver::of(end), stopped_by, moved_at);
             }
             api.note_reaped(&reaped).await;
             true
@@ -77,8 +83,9 @@ pub(crate) async fn check(api: Arc<Api>, key: WorkerKey, holds: Vec<Hold>) {
 
 fn standing(renewed: &Renewed) -> HoldStanding {
     match renewed {
-        Renewed::Held { cancel: false, .. } => HoldStanding::Held,
-        Renewed::Held { cancel: true, .. } => HoldStanding::HeldCancelled,
+        Renewed::Held { cancel, exclusive, .. } => {
+            HoldStanding::Held { cancelled: *cancel, exclusive: *exclusive }
+        }
         Renewed::Lost => HoldStanding::Lost,
     }
 }

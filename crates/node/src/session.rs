@@ -53,7 +53,7 @@ where
     let worker = convert::worker(&hello.worker)?;
     let nonce = Nonce::new(hello.nonce);
     let profile = lease_convert::profile(&hello)?;
-    let queues = profile.queues.clone();
+    let queues = profile.queues.len();
     lease_convert::slots(first.credits)?;
     if let Some(other) = api.sessions.of_worker(&worker)
         && other.nonce != nonce
@@ -69,9 +69,9 @@ where
     let is_dead = api.store.worker(&worker).await?.is_some_and(|known| known.ended.is_some());
     let (sender, outbox) = mpsc::channel(FRAMES_MAX);
     let session = api.sessions.open(worker, nonce, profile, sender);
-    info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues = queues.len(), "worker connected");
+    info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues, "worker connected");
     if !is_dead {
-        api.tell(Event::Joined { session: session.id, queues }).await;
+        api.tell(Event::Joined { session: session.id }).await;
     }
     let welcome = wire::Welcome {
         server: api.config.name.clone(),
@@ -251,7 +251,8 @@ impl Gathered {
                 answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
         }
         if let Some(leave) = &self.leave {
-            api.leave_own(worker.clone(), session.nonce, leave.all_stopped).await?;
+            let words = lease::message::Leave { all_stopped: leave.all_stopped, ..Default::default() };
+            api.leave_own(worker.clone(), session.nonce, words).await?;
             answer.left = true;
         }
         if answer != ServerFrame::default() && session.send(answer).await.is_err() {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use lease::clock_rule::fits_exclusive;
 use lease::message::Profile;
 use model::{Limits, Nonce, QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
@@ -44,6 +45,8 @@ pub(crate) struct Session {
 struct Gate {
     /// The worker's heartbeats hold a lease.
     is_leased: bool,
+    /// It can stop a job for certain, and its lease is long enough for that.
+    is_fit: bool,
     /// Offered before that.
     credits: u32,
 }
@@ -79,16 +82,14 @@ impl Session {
         self.offer(ServerFrame { stops: vec![stop], ..Default::default() });
     }
 
-    /// The registry took a heartbeat of this session. Answers the credits that waited for that.
-    pub(crate) fn note_leased(&self) -> u32 {
-        let mut gate = self.gate();
-        gate.is_leased = true;
-        std::mem::take(&mut gate.credits)
-    }
-
     /// Whether a worker lease covers what is sent here; otherwise each job has only its row's own.
     pub(crate) fn is_leased(&self) -> bool {
         self.gate().is_leased
+    }
+
+    /// Whether it may be given exclusive jobs.
+    pub(crate) fn is_fit(&self) -> bool {
+        self.gate().is_fit
     }
 
     /// Takes credits: those that may be used now. A worker that heartbeats gets no work before its registry took a
@@ -130,7 +131,15 @@ pub(crate) struct Sessions {
 struct Open {
     by_id: HashMap<SessionId, Arc<Session>>,
     by_worker: HashMap<WorkerKey, SessionId>,
-    by_queue: HashMap<QueueName, u32>,
+    by_queue: HashMap<QueueName, Servers>,
+}
+
+/// How many sessions serve a queue.
+#[derive(Clone, Copy, Debug, Default)]
+struct Servers {
+    all: u32,
+    /// Those that may be given exclusive jobs.
+    fit: u32,
 }
 
 impl Sessions {
@@ -181,11 +190,29 @@ impl Sessions {
         });
         let mut open = self.lock();
         for queue in &session.profile.queues {
-            *open.by_queue.entry(queue.clone()).or_default() += 1;
+            open.by_queue.entry(queue.clone()).or_default().all += 1;
         }
         open.by_id.insert(id, Arc::clone(&session));
         self.gauge.set(open.by_id.len() as i64);
         session
+    }
+
+    /// The registry took a heartbeat of this session and granted this lease. Answers the credits that waited for that, and
+    /// whether it became fit or unfit for exclusive jobs.
+    pub(crate) fn note_leased(&self, session: &Session, lease: Duration) -> (u32, bool) {
+        let is_fit = session.profile.stop_within.is_some_and(|within| fits_exclusive(lease, within));
+        let mut open = self.lock();
+        let mut gate = session.gate();
+        let is_news = gate.is_fit != is_fit && open.by_id.contains_key(&session.id);
+        if is_news {
+            gate.is_fit = is_fit;
+            for queue in &session.profile.queues {
+                let count = open.by_queue.entry(queue.clone()).or_default();
+                count.fit = if is_fit { count.fit + 1 } else { count.fit - 1 };
+            }
+        }
+        gate.is_leased = true;
+        (std::mem::take(&mut gate.credits), is_news)
     }
 
     /// Forgets a session.
@@ -197,8 +224,9 @@ impl Sessions {
         }
         for queue in &session.profile.queues {
             if let Some(count) = open.by_queue.get_mut(queue) {
-                *count -= 1;
-                if *count == 0 {
+                count.all -= 1;
+                count.fit -= u32::from(session.is_fit());
+                if count.all == 0 {
                     open.by_queue.remove(queue);
                 }
             }
@@ -220,9 +248,10 @@ impl Sessions {
         self.lock().by_id.values().cloned().collect()
     }
 
-    /// How many connected workers serve this queue.
-    pub(crate) fn workers_for(&self, queue: &QueueName) -> u32 {
-        self.lock().by_queue.get(queue).copied().unwrap_or(0)
+    /// How many connected workers serve this queue; of an exclusive one, those that may be given its jobs.
+    pub(crate) fn workers_for(&self, queue: &QueueName, exclusive: bool) -> u32 {
+        let count = self.lock().by_queue.get(queue).copied().unwrap_or_default();
+        if exclusive { count.fit } else { count.all }
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -251,8 +280,8 @@ mod tests {
         // The old stream's end comes late and must not hide the new session.
         sessions.close(first.id);
         assert_eq!(sessions.of_worker(&worker).map(|s| s.id), Some(second.id));
-        assert_eq!(sessions.workers_for(&queue), 1);
+        assert_eq!(sessions.workers_for(&queue, false), 1);
         sessions.close(second.id);
-        assert_eq!((sessions.workers_for(&queue), sessions.count()), (0, 0));
+        assert_eq!((sessions.workers_for(&queue, false), sessions.count()), (0, 0));
     }
 }

@@ -162,7 +162,14 @@ pub fn queue_patch(request: &wire::SetQueueRequest) -> Result<QueuePatch, Invali
         text => Some(Some(text.parse()?)),
     };
     let max_attempts = request.max_attempts.map(|n| (n > 0).then_some(n));
-    QueuePatch { paused: request.paused, heartbeat_timeout, max_attempts, retry }.check()
+    QueuePatch {
+        paused: request.paused,
+        exclusive: request.exclusive,
+        heartbeat_timeout,
+        max_attempts,
+        retry,
+    }
+    .check()
 }
 
 /// A span of time in milliseconds that must not be negative.
@@ -243,6 +250,7 @@ pub fn assignment(claimed: Claimed) -> wire::Assignment {
         generation: 0,
         worker: String::new(),
         start: 0,
+        exclusive: claimed.exclusive,
     }
 }
 
@@ -307,6 +315,7 @@ pub fn queue(stats: QueueStats, workers: u32) -> wire::Queue {
         dead,
         oldest_ms: stats.oldest.map(millis),
         workers,
+        exclusive: stats.settings.exclusive,
     }
 }
 

@@ -2,7 +2,8 @@
 
 use lease::digest::Digest;
 use lease::message::{
-    Ack, Answer, Change, Former, Heartbeat, InactiveReason, LaterReason, Profile, Stop, StopOrder, Token,
+    Ack, Answer, Change, Former, Heartbeat, InactiveReason, LaterReason, Leave, Profile, Stop, StopOrder,
+    Token,
 };
 use model::{Hold, HolderEnd, Invalid, Limits, Nonce, WorkerKey};
 
@@ -55,6 +56,7 @@ pub fn hello(key: &WorkerKey, nonce: Nonce, profile: &Profile) -> wire::Hello {
         version: profile.version.clone(),
         slots: profile.slots,
         nonce: nonce.get(),
+        stop_within_ms: profile.stop_within.map(convert::millis),
     }
 }
 
@@ -65,6 +67,7 @@ pub fn profile(hello: &wire::Hello) -> Result<Profile, Invalid> {
         queues: convert::queues(&hello.queues)?,
         slots: slots(hello.slots)?,
         version: short(&hello.version),
+        stop_within: hello.stop_within_ms.map(|ms| convert::span(ms, "stop_within_ms")).transpose()?,
     })
 }
 
@@ -203,6 +206,15 @@ pub const fn later_sentence(why: LaterReason) -> &'static str {
     }
 }
 
+/// How a worker goes.
+pub fn leave(request: &wire::LeaveRequest) -> Result<Leave, Invalid> {
+    Ok(Leave {
+        all_stopped: request.all_stopped,
+        crashed: request.crashed,
+        stopped_for: convert::span(request.stopped_for_ms, "stopped_for_ms")?,
+    })
+}
+
 /// A change of the bound set on the wire.
 pub fn change_to_wire(change: &Change) -> wire::Change {
     let Change { hold, change } = *change;
@@ -226,6 +238,7 @@ pub fn stop_to_wire(stop: &Stop) -> wire::Stop {
         match stop.reason {
             StopOrder::Cancelled => "cancelled",
             StopOrder::Lost => "lost",
+            StopOrder::Silent => "silent",
         },
     )
 }
@@ -235,6 +248,7 @@ pub fn stop_from_wire(stop: &wire::Stop) -> Result<Stop, Invalid> {
     let reason = match stop.reason.as_str() {
         "cancelled" => StopOrder::Cancelled,
         "lost" => StopOrder::Lost,
+        "silent" => StopOrder::Silent,
         other => return Err(Invalid::new(format!("reason {other:?} is not known to this worker"))),
     };
     Ok(Stop { hold: convert::hold(&stop.job, stop.fence)?, reason })
@@ -285,6 +299,7 @@ mod tests {
                 queues: vec![QueueName::new("q").unwrap()],
                 slots: 4,
                 version: "1".to_owned(),
+                stop_within: Some(Duration::from_secs(6)),
             }),
             free_slots: 2,
             lag: Duration::from_millis(5),
@@ -320,6 +335,7 @@ mod tests {
         let stops = vec![
             Stop { hold: hold(1), reason: StopOrder::Lost },
             Stop { hold: hold(2), reason: StopOrder::Cancelled },
+            Stop { hold: hold(3), reason: StopOrder::Silent },
         ];
         let token = Token::parse("1.2");
         let answers = [

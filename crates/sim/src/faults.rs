@@ -81,6 +81,11 @@ impl Plan {
         Plan { faults: faults.collect() }
     }
 
+    /// All of these faults, each with this mean interval.
+    pub fn of(faults: &[Fault], mean: Duration) -> Self {
+        Plan { faults: faults.iter().map(|fault| (*fault, mean)).collect() }
+    }
+
     /// The faults and their mean intervals.
     pub fn faults(&self) -> impl Iterator<Item = (Fault, Duration)> {
         self.faults.iter().copied()

@@ -1,17 +1,18 @@
 //! The world of jobs as a whole: its laws hold, its runs can be told again, and every deliberate bug is noticed.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
-use sim::jobs::{LAWS, Mutation, Options, replay, run};
+use sim::jobs::{LAWS, Mutation, Options, percentile, replay, run};
 
 #[test]
 fn no_law_is_broken() {
-    let options = Options { seeds: 200, minutes: 2, ..Options::default() };
+    let options = Options { seeds: 100, minutes: 2, ..Options::default() };
     let report = run(&options, |_, _| {});
     assert!(report.failures.is_empty(), "{}", report.failures[0]);
     // The world must not be idle, or its laws were not tried.
     let stats = &report.stats;
-    assert_eq!(report.seeds, 200);
+    assert_eq!(report.seeds, 100);
     assert!(
         stats.jobs > 10_000 && stats.completed + stats.cancelled + stats.buried >= stats.jobs,
         "{stats:?}"
@@ -22,10 +23,27 @@ fn no_law_is_broken() {
         ("stale reports", stats.stale_reports),
         ("rescues", stats.rescues.len() as u64),
         ("faults", stats.faults),
+        ("exclusive runs", stats.exclusive_runs),
+        ("hand-overs of exclusive jobs", stats.handovers.len() as u64),
+        ("rescues by guardians", stats.crash_rescues.len() as u64),
+        ("guardians killed", stats.guardians_killed),
     ] {
         assert!(count > 100, "{what}: {count}");
     }
+    for (what, count) in [("dooms", stats.dooms), ("workers killed", stats.workers_killed)] {
+        assert!(count > 5, "{what}: {count}");
+    }
     assert!(stats.margin_min.is_some_and(|margin| margin > 0), "{:?}", stats.margin_min);
+    let rescue = percentile(&stats.crash_rescues, 99).expect("there were some");
+    assert!(rescue < Duration::from_secs(1), "a guardian has crashes rescued at once, not after {rescue:?}");
+}
+
+#[test]
+fn no_law_is_broken_at_the_edge() {
+    let options = Options { seeds: 40, minutes: 5, at_the_edge: true, ..Options::default() };
+    let report = run(&options, |_, _| {});
+    assert!(report.failures.is_empty(), "{}", report.failures[0]);
+    assert!(report.stats.expired > 100 && report.stats.handovers.len() > 100, "{:?}", report.stats.expired);
 }
 
 #[test]
@@ -49,8 +67,8 @@ fn a_replay_is_the_run_with_words() {
 }
 
 /// Runs seeds until one exposes the bug; the law it broke and the report's last words.
-fn caught(mutation: Mutation) -> Option<&'static str> {
-    let batch = Options { seeds: 8, minutes: 5, mutation: Some(mutation), ..Options::default() };
+fn caught(mutation: Mutation, worlds: Options) -> Option<&'static str> {
+    let batch = Options { seeds: 8, minutes: 5, mutation: Some(mutation), ..worlds };
     (0..25).find_map(|number| {
         let report = run(&Options { first_seed: 1 + number * batch.seeds, ..batch.clone() }, |_, _| {});
         let failure = report.failures.into_iter().next()?;
@@ -61,11 +79,19 @@ fn caught(mutation: Mutation) -> Option<&'static str> {
     })
 }
 
+fn anywhere() -> Options {
+    Options::default()
+}
+
+fn at_the_edge() -> Options {
+    Options { at_the_edge: true, ..Options::default() }
+}
+
 macro_rules! caught_by {
-    ($($test:ident: $mutation:ident by $($law:literal)|+;)*) => {$(
+    ($($test:ident: $mutation:ident $worlds:ident by $($law:literal)|+;)*) => {$(
         #[test]
         fn $test() {
-            let law = caught(Mutation::$mutation);
+            let law = caught(Mutation::$mutation, $worlds());
             assert!([$(Some($law)),+].contains(&law), "{law:?}");
         }
     )*
@@ -78,16 +104,58 @@ macro_rules! caught_by {
 }
 
 caught_by! {
-    an_expiry_that_moves_earlier_is_caught: ExpiresMovesEarlier by "inactive_while_held";
-    a_renewal_on_mismatch_is_caught: RenewOnMismatch by "renewed_on_mismatch";
-    a_rescue_without_fence_is_caught: ReapWithoutFence by "stale_write_accepted" | "taken_from_a_live_holder";
-    a_restart_without_grace_is_caught: RestartGraceSkipped by "inactive_while_held";
-    a_judge_who_is_not_the_owner_is_caught: NonOwnerJudges by "double_judge";
-    unsynced_workers_without_their_jobs_are_caught: UnsyncedIsNotBound by "taken_from_a_live_holder";
-    a_full_set_that_undoes_a_later_bind_is_caught: FullSetUndoesLaterBind by "bind_undone";
-    timers_before_the_inbox_are_caught: TimersBeforeInbox by "inactive_with_heartbeat_waiting";
-    a_late_acknowledgement_that_counts_is_caught: LateAckAccepted by "key_used_after_lapse";
-    starts_that_nobody_checks_are_caught: StartsUnchecked by "started_twice_under_one_fence";
-    a_retirement_asked_for_once_is_caught: RetireAskedOnce by "job_lost";
-    known_workers_in_line_are_caught: KnownWorkersThrottled by "healthy_worker_reaped" | "job_lost";
+    an_expiry_that_moves_earlier_is_caught: ExpiresMovesEarlier anywhere by "inactive_while_held";
+    a_renewal_on_mismatch_is_caught: RenewOnMismatch anywhere by "renewed_on_mismatch";
+    a_rescue_without_fence_is_caught:
+        ReapWithoutFence anywhere by "stale_write_accepted" | "taken_from_a_live_holder";
+    a_restart_without_grace_is_caught: RestartGraceSkipped anywhere by "inactive_while_held";
+    a_judge_who_is_not_the_owner_is_caught: NonOwnerJudges anywhere by "double_judge";
+    unsynced_workers_without_their_jobs_are_caught:
+        UnsyncedIsNotBound anywhere by "taken_from_a_live_holder";
+    a_full_set_that_undoes_a_later_bind_is_caught: FullSetUndoesLaterBind anywhere by "bind_undone";
+    timers_before_the_inbox_are_caught: TimersBeforeInbox anywhere by "inactive_with_heartbeat_waiting";
+    a_late_acknowledgement_that_counts_is_caught: LateAckAccepted anywhere by "key_used_after_lapse";
+    starts_that_nobody_checks_are_caught: StartsUnchecked anywhere by "started_twice_under_one_fence";
+    a_retirement_asked_for_once_is_caught: RetireAskedOnce anywhere by "job_lost";
+    known_workers_in_line_are_caught: KnownWorkersThrottled anywhere by "healthy_worker_reaped" | "job_lost";
+    a_lease_counted_from_the_answer_is_caught:
+        StampAtReceive anywhere by "inactive_while_held" | "key_used_after_lapse";
+    clocks_believed_to_be_right_are_caught:
+        RateErrorIgnored anywhere by "inactive_while_held" | "key_used_after_lapse";
+    a_key_used_again_is_caught: KeyReused anywhere by "key_used_after_lapse";
+    a_start_before_the_bind_is_acknowledged_is_caught: StartsBeforeBound at_the_edge by "running_twice";
+    a_stop_when_the_lease_is_over_is_caught:
+        StopsAtHoldUntil at_the_edge by "process_left_behind" | "running_twice";
+    a_worker_that_never_ends_itself_is_caught:
+        NeverDooms at_the_edge by "process_left_behind" | "running_twice";
+    a_farewell_while_something_runs_is_caught: FarewellsEarly at_the_edge by "running_twice";
+    a_silent_job_given_away_while_it_runs_is_caught:
+        TakesBackSilentExclusive anywhere by "running_twice" | "taken_from_a_live_holder";
+    a_kick_that_does_not_wait_is_caught: KickHandsOverAtOnce at_the_edge by "running_twice";
+    a_leave_without_all_stopped_that_counts_is_caught: LeaveIgnoresRunningJobs anywhere by "running_twice";
+    a_leave_before_all_has_stopped_is_caught:
+        LeavesBeforeEmpty anywhere by "process_left_behind" | "running_twice";
+    a_result_before_the_family_is_gone_is_caught: EndedBeforeEmpty anywhere by "reported_while_running";
+    a_guardian_without_deadlines_is_caught: DeadlineIgnored anywhere by "process_left_behind";
+    exclusive_jobs_for_everyone_are_caught: EveryoneIsFit anywhere by "exclusive_to_the_unfit";
+}
+
+/// Other laws notice many bugs before harm is done. Here nobody else is asked: without each of these rules two copies of
+/// one exclusive job do run at the same time.
+macro_rules! runs_twice {
+    ($($test:ident: $mutation:ident $worlds:ident;)*) => {$(
+        #[test]
+        fn $test() {
+            let alone = Options { only_law: Some("running_twice"), ..$worlds() };
+            assert_eq!(caught(Mutation::$mutation, alone), Some("running_twice"));
+        }
+    )*};
+}
+
+runs_twice! {
+    a_lease_counted_from_the_answer_lets_a_job_run_twice: StampAtReceive at_the_edge;
+    clocks_believed_to_be_right_let_a_job_run_twice: RateErrorIgnored at_the_edge;
+    a_worker_that_never_ends_itself_lets_a_job_run_twice: NeverDooms at_the_edge;
+    a_guardian_without_deadlines_lets_a_job_run_twice: DeadlineIgnored at_the_edge;
+    a_leave_before_all_has_stopped_lets_a_job_run_twice: LeavesBeforeEmpty anywhere;
 }

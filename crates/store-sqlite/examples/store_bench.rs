@@ -299,7 +299,7 @@ fn commit_times() -> String {
 
 fn claim(queue: &str, limit: usize) -> Claim {
     let queues = vec![QueueName::new(queue).expect("our queues have good names")];
-    Claim { holder: worker(), queues, limit, bytes_max: usize::MAX, lease: LEASE }
+    Claim { holder: worker(), queues, limit, bytes_max: usize::MAX, lease: LEASE, exclusive: false }
 }
 
 fn worker() -> WorkerKey {

@@ -16,12 +16,14 @@ use crate::error::Trouble;
 use crate::row;
 use crate::writer::{Tx, Verb};
 
-/// The head of one queue. ?1 holder, ?2 lease clock, ?3 limit, then one parameter for each queue.
+/// The head of one queue. ?1 holder, ?2 lease clock, ?3 limit, ?4 whether exclusive queues give to it, then one
+/// parameter for each queue.
 const PICK: &str = "
     SELECT no, max(fence + 1, ?2), id, queue, kind, payload, content_type, priority, attempt + 1, max_attempts,
         heartbeat_us, timeout_us, checkpoint, traceparent, run_at
     FROM jobs INDEXED BY jobs_available
-    WHERE state = 1 AND queue = ?{queue} AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.no = ?{queue} AND q.paused)
+    WHERE state = 1 AND queue = ?{queue}
+      AND NOT EXISTS (SELECT 1 FROM queues q WHERE q.no = ?{queue} AND (q.paused OR (q.exclusive AND NOT ?4)))
       AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.no = ?1 AND h.retired_at IS NOT NULL)
     ORDER BY priority DESC, jobs.run_at, jobs.id LIMIT ?3";
 
@@ -31,13 +33,13 @@ const PICK_OF_SEVERAL: &str = "SELECT * FROM ({heads}) ORDER BY priority DESC, r
 const TAKE: &str = "
     UPDATE jobs
     SET state = 2, holder = ?2, fence = ?3, attempt = attempt + 1, started_at = ?4, granted_us = ?5, lease_until = ?6,
-        adopted = 0
+        adopted = 0, exclusive = ?7
     WHERE no = ?1 AND state = 1";
 
 pub(crate) const STATEMENTS: &[&str] = &[PICK, PICK_OF_SEVERAL, TAKE];
 
 /// Parameters before those of the queues.
-const PARAMETERS_BEFORE_QUEUES: usize = 3;
+const PARAMETERS_BEFORE_QUEUES: usize = 4;
 
 /// See [`store::JobStore::claim`].
 pub(crate) struct ClaimJobs(pub(crate) Claim);
@@ -60,7 +62,7 @@ impl Verb for ClaimJobs {
         let db = tx.db;
         let holder = tx.books.holder_no_or_create(db, &claim.holder)?;
         let (lease_now, wall_now) = (tx.now.lease, tx.now.wall);
-        let fixed = [holder, lease_now.as_micros(), row::limit(claim.limit)];
+        let fixed = [holder, lease_now.as_micros(), row::limit(claim.limit), i64::from(claim.exclusive)];
         let parameters = fixed.iter().chain(&queues).map(|number| number as &dyn ToSql);
         let mut pick = db.prepare(&statement(queues.len()))?;
         let mut take = db.prepare(TAKE)?;
@@ -93,6 +95,7 @@ impl Verb for ClaimJobs {
                 timeout: row.get::<_, Option<i64>>(11)?.map(row::duration),
                 checkpoint: blob::get(db, row, 12)?,
                 traceparent: row.get(13)?,
+                exclusive: queue.settings.exclusive,
                 waited: wall_now.since(row::wall_time(row.get(14)?)),
             };
             bytes += job.bytes();
@@ -107,8 +110,8 @@ impl Verb for ClaimJobs {
         for (no, queue, job) in picked {
             let until = (lease_now + job.lease).as_micros();
             let Hold { job: id, fence } = job.hold;
-            let parameters =
-                params![no, holder, fence.get(), wall_now.as_millis(), row::micros(job.lease), until];
+            let (started_at, granted) = (wall_now.as_millis(), row::micros(job.lease));
+            let parameters = params![no, holder, fence.get(), started_at, granted, until, job.exclusive];
             if take.execute(parameters)? == 1 {
                 tx.books.moves.shift(queue, State::Available, State::Running);
                 tx.books.note_claim(id, books::Claim { no, queue, fence, started_at: wall_now });

@@ -24,7 +24,7 @@ const LOOK: &str = "
 const COMPLETE: &str = "
     UPDATE jobs
     SET state = CASE WHEN cancel_requested THEN 4 ELSE 3 END, finished_at = ?4, result = ?6,
-        reported_fence = fence, holder = NULL, lease_until = NULL, granted_us = NULL
+        reported_fence = fence, holder = NULL, lease_until = NULL, granted_us = NULL, exclusive = 0
     WHERE no = ?1 AND state = 2 AND holder = ?2 AND fence = ?3 AND cancel_requested = ?5";
 
 /// ?4 wall clock, ?5 whether a cancel was seen, ?6 error, ?7 when it runs again (NULL: as before), ?8 the state it goes
@@ -35,7 +35,7 @@ const FAIL: &str = "
         finished_at = CASE WHEN cancel_requested OR ?8 = 5 THEN ?4 END,
         run_at = CASE WHEN cancel_requested THEN run_at ELSE coalesce(?7, run_at) END,
         last_error = ?6, lost = 0,
-        reported_fence = fence, holder = NULL, lease_until = NULL, granted_us = NULL
+        reported_fence = fence, holder = NULL, lease_until = NULL, granted_us = NULL, exclusive = 0
     WHERE no = ?1 AND state = 2 AND holder = ?2 AND fence = ?3 AND cancel_requested = ?5";
 
 /// ?4 wall clock, ?5 whether a cancel was seen.
@@ -44,7 +44,7 @@ const HAND_BACK: &str = "
     SET state = CASE WHEN cancel_requested THEN 4 ELSE 1 END,
         finished_at = CASE WHEN cancel_requested THEN ?4 END,
         attempt = max(attempt - 1, 0),
-        reported_fence = fence, holder = NULL, lease_until = NULL, granted_us = NULL
+        reported_fence = fence, holder = NULL, lease_until = NULL, granted_us = NULL, exclusive = 0
     WHERE no = ?1 AND state = 2 AND holder = ?2 AND fence = ?3 AND cancel_requested = ?5";
 
 pub(crate) const STATEMENTS: &[&str] = &[LOOK, COMPLETE, FAIL, HAND_BACK];

@@ -22,6 +22,7 @@ pub struct Migration {
 const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "jobs", sql: include_str!("../migrations/0001_jobs.sql") },
     Migration { number: 2, name: "workers", sql: include_str!("../migrations/0002_workers.sql") },
+    Migration { number: 3, name: "exclusive", sql: include_str!("../migrations/0003_exclusive.sql") },
 ];
 
 /// Tells our files from those of other programs: "tenu".
@@ -118,7 +119,7 @@ mod tests {
         assert_eq!(migrate(dir.path(), true).unwrap(), migrations());
         assert_eq!(schema_version(dir.path()).unwrap(), None);
         assert_eq!(migrate(dir.path(), false).unwrap(), migrations());
-        assert_eq!(schema_version(dir.path()).unwrap(), Some(2));
+        assert_eq!(schema_version(dir.path()).unwrap(), Some(3));
         assert_eq!(migrate(dir.path(), false).unwrap(), []);
     }
 }

@@ -8,7 +8,7 @@ use crate::row;
 use crate::writer::{Tx, Verb};
 
 const SET: &str = "
-    UPDATE queues SET paused = ?2, heartbeat_us = ?3, max_attempts = ?4, retry = ?5 WHERE no = ?1";
+    UPDATE queues SET paused = ?2, exclusive = ?3, heartbeat_us = ?4, max_attempts = ?5, retry = ?6 WHERE no = ?1";
 
 /// Room for a modest batch is proved, not only for a single page: a disk that takes one more page is full all the same.
 /// Blob 0 belongs to no job.
@@ -34,6 +34,7 @@ impl Verb for SetQueue {
         tx.db.prepare(SET)?.execute(params![
             no,
             settings.paused,
+            settings.exclusive,
             settings.heartbeat_timeout.map(row::micros),
             settings.max_attempts,
             settings.retry.map(|policy| policy.to_string())

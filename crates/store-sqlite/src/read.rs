@@ -14,7 +14,7 @@ use crate::time::Now;
 pub(crate) const GET: &str = "SELECT {columns} FROM {tables} WHERE jobs.id = ?1";
 
 const QUEUES: &str = "
-    SELECT no, name, paused, heartbeat_us, max_attempts, retry,
+    SELECT no, name, paused, exclusive, heartbeat_us, max_attempts, retry,
         scheduled, available, running, completed, cancelled, dead
     FROM queues ORDER BY name";
 
@@ -43,9 +43,9 @@ const EXPIRED: &str = "
         SELECT (SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder > holding.holder)
         FROM holding WHERE holding.holder IS NOT NULL)
     SELECT over.id, over.fence, h.key, h.registry, coalesce(over.heartbeat_us, q.heartbeat_us) IS NOT NULL,
-        over.lease_until
+        over.exclusive, over.lease_until
     FROM (
-        SELECT jobs.id, jobs.fence, jobs.holder, jobs.queue, jobs.heartbeat_us, jobs.lease_until
+        SELECT jobs.id, jobs.fence, jobs.holder, jobs.queue, jobs.heartbeat_us, jobs.exclusive, jobs.lease_until
         FROM holding
         JOIN jobs INDEXED BY jobs_running
             ON jobs.state = 2 AND jobs.holder = holding.holder AND jobs.lease_until <= ?1
@@ -85,7 +85,7 @@ impl Query for Stats {
         while let Some(row) = rows.next()? {
             let mut counts = [0; 6];
             for (state, count) in counts.iter_mut().enumerate() {
-                *count = row.get::<_, i64>(6 + state)? as u64;
+                *count = row.get::<_, i64>(7 + state)? as u64;
             }
             let oldest: Option<i64> =
                 db.prepare(OLDEST)?.query_row(params![row.get::<_, i64>(0)?, LANES_MAX], |row| row.get(0))?;
@@ -144,6 +144,7 @@ fn read_expired(row: &Row<'_>) -> Result<Expired, Trouble> {
         holder: row::valid(WorkerKey::new(holder))?,
         registry: row.get::<_, Option<u32>>(3)?.map(RegistryId),
         beats_itself: row.get(4)?,
-        lease_until: LeaseTime::from_micros(row.get(5)?),
+        exclusive: row.get(5)?,
+        lease_until: LeaseTime::from_micros(row.get(6)?),
     })
 }

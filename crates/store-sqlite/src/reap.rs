@@ -25,7 +25,7 @@ const REAP: &str = "
         run_at = CASE WHEN NOT cancel_requested AND taken.delay >= 0 THEN ?2 + taken.delay ELSE run_at END,
         attempt = max(attempt - 1, 0), lost = lost + taken.counted,
         last_error = loss_reason(taken.delay IS NULL AND NOT cancel_requested, lost + taken.counted),
-        holder = NULL, lease_until = NULL, granted_us = NULL
+        holder = NULL, lease_until = NULL, granted_us = NULL, exclusive = 0
     FROM (
         SELECT no, counted,
             CASE WHEN counted THEN loss_delay(lost + 1, max_lost, retry, fence) ELSE -1 END AS delay
@@ -42,12 +42,12 @@ const REAP: &str = "
     RETURNING id, fence, queue, state, run_at";
 
 const SEEN: &str = "
-    SELECT j.id, j.lease_until, j.holder
+    SELECT j.id, j.lease_until, j.holder, j.exclusive
     FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0)
     WHERE j.state = 2";
 
 const HELD: &str = "
-    SELECT id, lease_until, holder FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = ?1";
+    SELECT id, lease_until, holder, exclusive FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = ?1";
 
 /// ?1 wall clock, ?2 holder, ?3 whether the losses count.
 const REAP_HOLDER: &str = "
@@ -57,7 +57,7 @@ const REAP_HOLDER: &str = "
         run_at = CASE WHEN NOT cancel_requested AND taken.delay >= 0 THEN ?1 + taken.delay ELSE run_at END,
         attempt = max(attempt - 1, 0), lost = lost + ?3,
         last_error = loss_reason(taken.delay IS NULL AND NOT cancel_requested, lost + ?3),
-        holder = NULL, lease_until = NULL, granted_us = NULL
+        holder = NULL, lease_until = NULL, granted_us = NULL, exclusive = 0
     FROM (
         SELECT j.no,
             CASE WHEN ?3 THEN loss_delay(j.lost + 1, j.max_lost, coalesce(j.retry, q.retry), j.fence) ELSE -1 END AS delay
@@ -130,11 +130,12 @@ impl Verb for Reap {
         let mut reaped = Vec::with_capacity(taken.len());
         for seen in &self.0 {
             // A job may be named more than once, as it was seen at different times.
-            let as_seen = (seen.lease_until, tx.books.holder_no(tx.db, &seen.holder)?);
-            if held.get(&seen.hold.job) == Some(&as_seen)
+            let holder = tx.books.holder_no(tx.db, &seen.holder)?;
+            if let Some(held) = held.get(&seen.hold.job)
+                && (held.lease_until, held.holder) == (seen.lease_until, holder)
                 && let Some(taken) = taken.remove(&seen.hold)
             {
-                reaped.push(taken.reaped(tx.now.lease, seen.holder.clone(), seen.lease_until));
+                reaped.push(taken.reaped(tx.now.lease, seen.holder.clone(), held));
             }
         }
         Ok(reaped)
@@ -156,8 +157,8 @@ impl Verb for ReapHolder {
         let held = held(db, HELD, [holder])?;
         let taken = take(tx, REAP_HOLDER, params![tx.now.wall.as_millis(), holder, self.counted])?;
         let reaped = taken.into_values().map(|taken| {
-            let (lease_until, _) = held[&taken.hold.job];
-            taken.reaped(tx.now.lease, self.holder.clone(), lease_until)
+            let held = &held[&taken.hold.job];
+            taken.reaped(tx.now.lease, self.holder.clone(), held)
         });
         Ok(reaped.collect())
     }
@@ -172,19 +173,29 @@ struct Taken {
 }
 
 impl Taken {
-    fn reaped(self, now: LeaseTime, holder: WorkerKey, lease_until: LeaseTime) -> Reaped {
+    fn reaped(self, now: LeaseTime, holder: WorkerKey, held: &Held) -> Reaped {
         let Taken { hold, queue, state, due_in } = self;
-        Reaped { hold, holder, queue, state, due_in, late: now.since(lease_until) }
+        let late = now.since(held.lease_until);
+        Reaped { hold, holder, queue, state, due_in, late, exclusive: held.exclusive }
     }
 }
 
-/// The leases and holders of running jobs before they are taken back; afterwards they have none.
-fn held(db: &Db, sql: &str, parameters: impl Params) -> Result<HashMap<JobId, (LeaseTime, i64)>, Trouble> {
+/// What a running job loses when it is taken back.
+struct Held {
+    lease_until: LeaseTime,
+    holder: i64,
+    exclusive: bool,
+}
+
+/// Running jobs before they are taken back, by one of the two queries above.
+fn held(db: &Db, sql: &str, parameters: impl Params) -> Result<HashMap<JobId, Held>, Trouble> {
     let mut held = HashMap::new();
     let mut select = db.prepare(sql)?;
     let mut rows = select.query(parameters)?;
     while let Some(row) = rows.next()? {
-        held.insert(row::job_id(row, 0)?, (LeaseTime::from_micros(row.get(1)?), row.get(2)?));
+        let lease_until = LeaseTime::from_micros(row.get(1)?);
+        let job = Held { lease_until, holder: row.get(2)?, exclusive: row.get(3)? };
+        held.insert(row::job_id(row, 0)?, job);
     }
     Ok(held)
 }

@@ -11,7 +11,7 @@ use crate::error::Trouble;
 use crate::row;
 use crate::writer::{Tx, Verb};
 
-const LOOK: &str = "SELECT no, queue, heartbeat_us, cancel_requested FROM jobs WHERE id = ?1";
+const LOOK: &str = "SELECT no, queue, heartbeat_us, cancel_requested, exclusive FROM jobs WHERE id = ?1";
 
 const RENEW: &str = "
     UPDATE jobs SET lease_until = ?4, granted_us = ?5, adopted = 0
@@ -54,14 +54,14 @@ impl Verb for Renew {
             };
             let (no, queue): (i64, i64) = (row.get(0)?, row.get(1)?);
             let own = row.get::<_, Option<i64>>(2)?.map(row::duration);
-            let cancel = row.get(3)?;
+            let (cancel, exclusive) = (row.get(3)?, row.get(4)?);
             drop(rows);
             let lease = own.or(tx.books.queue(queue)?.settings.heartbeat_timeout).unwrap_or(self.lease);
             let until = tx.now.lease + lease;
             let fence = hold.fence.get();
             let held = renew.execute(params![no, holder, fence, until.as_micros(), row::micros(lease)])? == 1;
             tx.books.stamped |= held;
-            answers.push(if held { Renewed::Held { lease, cancel } } else { Renewed::Lost });
+            answers.push(if held { Renewed::Held { lease, cancel, exclusive } } else { Renewed::Lost });
         }
         Ok(answers)
     }

@@ -70,13 +70,14 @@ pub(crate) fn job(db: &Db, row: &Row<'_>) -> Result<Job, Trouble> {
     })
 }
 
-/// A queue's settings, from four columns starting at `first`.
+/// A queue's settings, from five columns starting at `first`.
 pub(crate) fn settings(row: &Row<'_>, first: usize) -> Result<QueueSettings, Trouble> {
     Ok(QueueSettings {
         paused: row.get(first)?,
-        heartbeat_timeout: row.get::<_, Option<i64>>(first + 1)?.map(duration),
-        max_attempts: row.get(first + 2)?,
-        retry: retry(row, first + 3)?,
+        exclusive: row.get(first + 1)?,
+        heartbeat_timeout: row.get::<_, Option<i64>>(first + 2)?.map(duration),
+        max_attempts: row.get(first + 3)?,
+        retry: retry(row, first + 4)?,
     })
 }
 

@@ -30,6 +30,7 @@ fn legal_rows_are_taken() {
     for change in [
         "state = 0",
         "state = 2, holder = 1, lease_until = 9, granted_us = 3, started_at = 1, fence = 6, attempt = 1",
+        "state = 2, holder = 1, lease_until = 9, granted_us = 3, started_at = 1, exclusive = 1",
         "state = 3, finished_at = 1, fence = 6, reported_fence = 6",
         "state = 4, finished_at = 1",
         "state = 5, finished_at = 1",
@@ -50,6 +51,11 @@ fn illegal_rows_are_refused() {
         "state = 2, holder = 1, lease_until = 9, granted_us = 3",
         "holder = 1",
         "lease_until = 9",
+        "exclusive = 1",
+        "exclusive = NULL",
+        "state = 2, holder = 1, lease_until = 9, granted_us = 3, started_at = 1, exclusive = 2",
+        "state = 0, exclusive = 1",
+        "state = 3, finished_at = 1, exclusive = 1",
         "state = 3",
         "state = 4",
         "state = 5",
@@ -83,7 +89,7 @@ fn check_holder(change: &str) -> Result<usize, String> {
 fn holders_are_enlisted_and_ended_as_a_whole() {
     for change in [
         "registry = NULL",
-        "retired_at = 5, ended = 4",
+        "retired_at = 5, ended = 5",
         "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL",
         "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL, retired_at = 5, ended = 0",
     ] {
@@ -97,7 +103,7 @@ fn holders_are_enlisted_and_ended_as_a_whole() {
         "name = NULL",
         "retired_at = 5",
         "ended = 0",
-        "retired_at = 5, ended = 5",
+        "retired_at = 5, ended = 6",
         "retired_at = 5, ended = -1",
     ] {
         let refusal = check_holder(change).expect_err(change);
@@ -119,6 +125,14 @@ fn unique_key_is_shared_by_live_jobs_of_different_queues_only() {
     assert!(add(3, 1, false), "an ended job needs no key");
     assert!(!add(3, 1, true), "unless it keeps it");
     assert!(add(1, 2, false), "another queue has keys of its own");
+}
+
+#[test]
+fn queue_is_exclusive_or_not() {
+    let (_dir, database) = database();
+    let set = |value: &str| database.execute(&format!("UPDATE queues SET exclusive = {value}"), []).is_ok();
+    assert!(set("1") && set("0"));
+    assert!(!set("2") && !set("NULL"));
 }
 
 #[test]

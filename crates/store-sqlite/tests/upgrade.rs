@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{
-    Fence, Hold, HolderEnd, JobId, LeaseTime, Outcome, QueueName, RegistryId, Report, State, WallTime,
-    WorkerKey,
+    Fence, Hold, HolderEnd, JobId, LeaseTime, Outcome, QueueName, QueuePatch, QueueSettings, RegistryId,
+    Report, State, WallTime, WorkerKey,
 };
 use rusqlite::Connection;
 use store::conformance::TestClock;
@@ -18,13 +18,21 @@ const SECS: i64 = 1_000_000;
 /// What marks a file as ours.
 const APPLICATION_ID: i32 = 0x7465_6e75;
 
+/// An empty file of this schema.
+fn create(dir: &Path, version: u32) -> Connection {
+    let database = Connection::open(dir.join(DATABASE_FILE)).unwrap();
+    for step in &migrations()[..version as usize] {
+        database.execute_batch(step.sql).unwrap();
+    }
+    database.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
+    database.pragma_update(None, "user_version", version).unwrap();
+    database
+}
+
 /// Writes a file of the first schema: of its three jobs 1 and 2 run on `alive` (2 with a lease of its own of 70 s), and 3
 /// is available in a queue whose lease is 50 s. `left` was retired. The lease clock stands an hour past the wall clock.
 fn write_first_schema(dir: &Path) {
-    let database = Connection::open(dir.join(DATABASE_FILE)).unwrap();
-    database.execute_batch(migrations()[0].sql).unwrap();
-    database.pragma_update(None, "application_id", APPLICATION_ID).unwrap();
-    database.pragma_update(None, "user_version", 1).unwrap();
+    let database = create(dir, 1);
     let clock = lease_clock().as_micros();
     database
         .execute_batch(&format!(
@@ -43,6 +51,39 @@ fn write_first_schema(dir: &Path) {
             one = blob(1),
             two = blob(2),
             three = blob(3),
+        ))
+        .unwrap();
+}
+
+/// Writes a file of the second schema: jobs 1 and 2 run on `alive`, 3 is available, 4 completed, 5 was cancelled and 6 is
+/// dead. `kicked` and `silent` were retired.
+fn write_second_schema(dir: &Path) {
+    let database = create(dir, 2);
+    let clock = lease_clock().as_micros();
+    database
+        .execute_batch(&format!(
+            "UPDATE meta SET value = {clock} WHERE name = 'lease_clock';
+             INSERT INTO queues (no, name, paused, heartbeat_us, running, available, completed, cancelled, dead)
+             VALUES (1, 'q', 0, {timeout}, 2, 1, 1, 1, 1);
+             INSERT INTO holders (no, key, nonce, registry, grant_us, name, retired_at, ended)
+             VALUES (2, 'kicked', 7, 1, {grant}, 'host', 77, 2), (5, 'alive', 7, 1, {grant}, 'host', NULL, NULL),
+                    (6, 'silent', 7, NULL, 0, '', 78, 4), (7, 'plain', NULL, NULL, NULL, NULL, NULL, NULL);
+             INSERT INTO jobs (id, state, queue, priority, run_at, attempt, max_attempts, max_lost, fence, holder,
+                 lease_until, granted_us, enqueued_at, started_at, finished_at, kind, payload)
+             VALUES ({one}, 2, 1, 0, 5, 1, 5, 5, 11, 5, 30, {timeout}, 5, 6, NULL, 'k', x'01'),
+                    ({two}, 2, 1, 0, 5, 1, 5, 5, 12, 5, 40, {timeout}, 5, 6, NULL, 'k', x'02'),
+                    ({three}, 1, 1, 0, 5, 0, 5, 5, 0, NULL, NULL, NULL, 5, NULL, NULL, 'k', x'03'),
+                    ({four}, 3, 1, 0, 5, 1, 5, 5, 13, NULL, NULL, NULL, 5, 6, 7, 'k', x'04'),
+                    ({five}, 4, 1, 0, 5, 0, 5, 5, 0, NULL, NULL, NULL, 5, NULL, 7, 'k', x'05'),
+                    ({six}, 5, 1, 0, 5, 5, 5, 5, 14, NULL, NULL, NULL, 5, 6, 7, 'k', x'06')",
+            timeout = 30 * SECS,
+            grant = 20 * SECS,
+            one = blob(1),
+            two = blob(2),
+            three = blob(3),
+            four = blob(4),
+            five = blob(5),
+            six = blob(6),
         ))
         .unwrap();
 }
@@ -66,7 +107,7 @@ fn worker(key: &str) -> WorkerKey {
 fn claim(holder: &str) -> Claim {
     let queues = ["q", "set"].map(|name| QueueName::new(name).unwrap()).to_vec();
     let lease = Duration::from_secs(30);
-    Claim { holder: worker(holder), queues, limit: 10, bytes_max: usize::MAX, lease }
+    Claim { holder: worker(holder), queues, limit: 10, bytes_max: usize::MAX, lease, exclusive: false }
 }
 
 #[tokio::test]
@@ -89,7 +130,11 @@ async fn running_jobs_of_the_first_schema_go_on() {
     // Their holder renews, is enlisted, and finishes.
     let holds = [(1, 11), (2, 12)].map(|(job, fence)| Hold { job: id(job), fence: Fence::new(fence) });
     let renewed = store.renew(&worker("alive"), holds.to_vec(), Duration::from_secs(30)).await.unwrap();
-    let leases = [30, 70].map(|secs| Renewed::Held { lease: Duration::from_secs(secs), cancel: false });
+    let leases = [30, 70].map(|secs| Renewed::Held {
+        lease: Duration::from_secs(secs),
+        cancel: false,
+        exclusive: false,
+    });
     assert_eq!(renewed, leases);
     let enlist = Enlist {
         key: worker("alive"),
@@ -116,4 +161,59 @@ async fn running_jobs_of_the_first_schema_go_on() {
     let claimed = store.claim(claim("idle")).await.unwrap();
     assert_eq!((claimed[0].hold.job, claimed[0].lease), (id(3), Duration::from_secs(50)));
     assert!(claimed[0].hold.fence.get() >= lease_clock().as_micros(), "the lease clock goes on too");
+}
+
+#[tokio::test]
+async fn data_of_the_second_schema_is_ordinary_and_can_be_made_exclusive() {
+    let dir = tempfile::tempdir().unwrap();
+    write_second_schema(dir.path());
+    let clock = Arc::new(TestClock::new());
+    let store = SqliteStore::open(SqliteOptions::new(dir.path()), clock.clone()).unwrap();
+    assert_eq!(schema_version(dir.path()).unwrap(), Some(migrations().len() as u32));
+
+    let stats = store.stats().await.unwrap();
+    let settings =
+        QueueSettings { heartbeat_timeout: Some(Duration::from_secs(30)), ..QueueSettings::default() };
+    assert_eq!((&stats[0].settings, stats[0].counts), (&settings, [0, 1, 2, 1, 1, 1]));
+    let alive = Enlist {
+        key: worker("alive"),
+        nonce: model::Nonce::new(7),
+        registry: Some(RegistryId(1)),
+        grant: Duration::from_secs(20),
+        name: "host".to_owned(),
+    };
+    assert_eq!(store.roster(Some(RegistryId(1))).await.unwrap(), [alive], "workers are as they were");
+    for (key, end, at) in [("kicked", HolderEnd::Kicked, 77), ("silent", HolderEnd::Silent, 78)] {
+        let ended = store.worker(&worker(key)).await.unwrap().unwrap().ended;
+        assert_eq!(ended, Some((end, WallTime::from_millis(at))));
+    }
+
+    // What runs was claimed as ordinary and stays so, also when its queue is made exclusive.
+    let patch = QueuePatch { exclusive: Some(true), ..QueuePatch::default() };
+    store.set_queue(&QueueName::new("q").unwrap(), patch).await.unwrap();
+    let holds = [(1, 11), (2, 12)].map(|(job, fence)| Hold { job: id(job), fence: Fence::new(fence) });
+    let renewed = store.renew(&worker("alive"), holds.to_vec(), Duration::from_secs(30)).await.unwrap();
+    assert_eq!(
+        renewed,
+        [Renewed::Held { lease: Duration::from_secs(30), cancel: false, exclusive: false }; 2]
+    );
+    let report = Report { hold: holds[0], outcome: Outcome::Completed { result: Bytes::new() } };
+    let finished = store.finish(&worker("alive"), vec![report]).await.unwrap();
+    assert!(matches!(finished[..], [Finished::Done { state: State::Completed, .. }]), "{finished:?}");
+    clock.advance(Duration::from_secs(31));
+    let seen = store.expired(10).await.unwrap();
+    assert_eq!((seen.len(), seen[0].hold, seen[0].exclusive), (1, holds[1], false));
+    let reaped = store.reap(seen).await.unwrap();
+    assert_eq!((reaped.len(), reaped[0].exclusive), (1, false));
+
+    // Claims from now on are exclusive, and a crash is an end.
+    assert_eq!(store.claim(claim("plain")).await.unwrap(), []);
+    let claimed = store.claim(Claim { exclusive: true, ..claim("alive") }).await.unwrap();
+    let claimed: Vec<_> = claimed.iter().map(|claimed| (claimed.hold.job, claimed.exclusive)).collect();
+    assert_eq!(claimed, [(id(2), true), (id(3), true)]);
+    store.retire(&worker("alive"), HolderEnd::Crashed).await.unwrap();
+    let reaped = store.reap_holder(&worker("alive"), true).await.unwrap();
+    assert!(reaped.len() == 2 && reaped.iter().all(|reaped| reaped.exclusive), "{reaped:?}");
+    let ended = store.worker(&worker("alive")).await.unwrap().unwrap().ended;
+    assert_eq!(ended.map(|(end, _)| end), Some(HolderEnd::Crashed));
 }

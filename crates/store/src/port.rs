@@ -31,9 +31,10 @@ pub trait JobStore: Send + Sync + 'static {
     async fn promote(&self, limit: usize) -> Result<Promoted, StoreError>;
 
     /// Takes up to `claim.limit` available jobs of the named queues for `claim.holder`: priority first, then time,
-    /// then id. Stops early when they have `claim.bytes_max` bytes. Paused queues and terminal holders get nothing. Each
-    /// claim has a new fence, attempt + 1 and a lease (the heartbeat timeout of the job, else of the queue, else
-    /// `claim.lease`).
+    /// then id. Stops early when they have `claim.bytes_max` bytes. Paused queues and terminal holders get nothing, and
+    /// exclusive queues give only to a claim that says `exclusive`; what a claim of theirs is stays noted with the job
+    /// until it ends, whatever the queue is set to meanwhile. Each claim has a new fence, attempt + 1 and a lease (the
+    /// heartbeat timeout of the job, else of the queue, else `claim.lease`).
     async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError>;
 
     /// Extends the leases of the holds that still stand, each to now + its heartbeat timeout, or to now + `lease` where
@@ -185,6 +186,8 @@ pub struct Claim {
     pub bytes_max: usize,
     /// The lease where neither job nor queue has a heartbeat timeout.
     pub lease: Duration,
+    /// The holder can stop a job for certain: exclusive queues give to it. To others they give nothing.
+    pub exclusive: bool,
 }
 
 /// A job just claimed: all a worker needs.
@@ -216,6 +219,8 @@ pub struct Claimed {
     pub checkpoint: Option<Bytes>,
     /// W3C trace context of the producer.
     pub traceparent: Option<String>,
+    /// Its queue was exclusive when it was claimed.
+    pub exclusive: bool,
     /// How long the job was ready before this claim, by the wall clock.
     pub waited: Duration,
 }
@@ -236,6 +241,8 @@ pub enum Renewed {
         lease: Duration,
         /// The job was cancelled: stop it and report.
         cancel: bool,
+        /// The claim is exclusive.
+        exclusive: bool,
     },
     /// The hold is gone: stop working on it.
     Lost,
@@ -288,6 +295,8 @@ pub struct Expired {
     pub registry: Option<RegistryId>,
     /// The job has a heartbeat timeout of its own or of its queue: a live worker is not enough.
     pub beats_itself: bool,
+    /// The claim is exclusive.
+    pub exclusive: bool,
     /// The lease as it was seen.
     pub lease_until: LeaseTime,
 }
@@ -342,6 +351,8 @@ pub struct Reaped {
     pub due_in: Option<Duration>,
     /// How long its lease was over when it was taken back.
     pub late: Duration,
+    /// The claim was exclusive.
+    pub exclusive: bool,
 }
 
 /// What became of one cancel.

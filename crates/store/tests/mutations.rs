@@ -86,6 +86,22 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (FenceNotIncreased, &["fence_grows_when_an_id_is_reused_after_purge"]),
         (ClaimByTerminalHolder, &["retired_holder_claims_nothing"]),
         (ClaimFromPausedQueue, &["paused_queue_offers_nothing"]),
+        (
+            ExclusiveIgnoredInClaim,
+            &[
+                "exclusive_queue_gives_only_to_claims_that_say_so",
+                "claim_over_several_queues_gets_from_the_ordinary_ones",
+            ],
+        ),
+        (
+            ExclusiveFollowsQueue,
+            &[
+                "exclusive_claim_stays_so_when_its_queue_changes",
+                "ordinary_claim_stays_so_when_its_queue_changes",
+            ],
+        ),
+        (ExclusiveOutlivesClaim, &["next_claim_follows_the_queue"]),
+        (SucceedForgetsExclusive, &["exclusive_claim_stays_so_with_the_successor"]),
         (ClaimIgnoresPriority, &["claims_go_by_priority_then_time_then_id"]),
         (ClaimQueueByQueue, &["claims_are_ordered_across_queues"]),
         (ClaimIgnoresBytes, &["claim_stops_when_its_bytes_are_reached"]),

@@ -25,6 +25,7 @@ struct RunningJob {
     hold: Hold,
     timeout: Option<Duration>,
     heartbeat_timeout: Option<Duration>,
+    is_exclusive: bool,
     /// Its payload is empty here: the handler got it.
     assignment: wire::Assignment,
     home: Arc<Home>,
@@ -49,6 +50,7 @@ impl JobContext {
                 hold: grant.hold,
                 timeout: grant.timeout,
                 heartbeat_timeout: grant.heartbeat_timeout,
+                is_exclusive: grant.exclusive,
                 assignment,
                 home,
                 token: CancellationToken::new(),
@@ -65,6 +67,12 @@ impl JobContext {
     /// The fence of this claim: give it to your own database to have it refuse what a stale holder writes.
     pub fn fence(&self) -> Fence {
         self.job.hold.fence
+    }
+
+    /// Whether its queue is exclusive: no other copy of the job runs now, and this handler must end, or is ended with its
+    /// process, before the worker's lease is over.
+    pub fn is_exclusive(&self) -> bool {
+        self.job.is_exclusive
     }
 
     /// Which counted start this is, from 1.

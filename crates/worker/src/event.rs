@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease::ledger::KeyEnd;
+use lease::ledger::{KeyEnd, StopReason};
 use model::{Fence, Hold, JobId, Outcome, Retry, WorkerKey};
 
 /// Something an observer may want to know. Given by the hook of `WorkerBuilder::on_event`, in order.
@@ -88,7 +88,8 @@ pub enum WorkerEvent {
         /// The fence of our claim.
         fence: Fence,
     },
-    /// The server was not heard for a whole lease; the job's handler is told to stop.
+    /// The server was not heard for a whole lease, or for as much of it as an exclusive job may run; its handler is told to
+    /// stop.
     LeaseOver {
         /// The job.
         job: JobId,
@@ -116,6 +117,16 @@ pub enum WorkerEvent {
         /// The fence of our claim.
         fence: Fence,
     },
+    /// The worker offered itself to exclusive queues, but the lease that the server grants is too short for that: it gets
+    /// none of their jobs. Told once.
+    ExclusiveUnfit {
+        /// The lease granted.
+        lease: Duration,
+        /// The shortest lease that would do, with this kill wait and safety.
+        needed: Duration,
+    },
+    /// The guardian is gone: what it guarded is ended, and the worker ends.
+    GuardianLost,
     /// The worker takes no more work.
     Draining,
 }
@@ -137,6 +148,8 @@ pub struct Summary {
     pub unreported: u64,
     /// Handlers that were still running at the end.
     pub still_running: u64,
+    /// It ended because its guardian was gone.
+    pub guardian_lost: bool,
 }
 
 impl Summary {
@@ -162,6 +175,19 @@ impl Observer {
     pub(crate) fn tell(&self, event: impl FnOnce() -> WorkerEvent) {
         if let Some(hook) = &self.0 {
             hook(event());
+        }
+    }
+
+    /// A handler is told to stop. Nothing is told of a drain: that was told for all of them.
+    pub(crate) fn stopped(&self, hold: Hold, reason: StopReason) {
+        let Hold { job, fence } = hold;
+        match reason {
+            StopReason::Lost => self.tell(|| WorkerEvent::Lost { job, fence }),
+            StopReason::LeaseOver => self.tell(|| WorkerEvent::LeaseOver { job, fence }),
+            StopReason::Cancelled => self.tell(|| WorkerEvent::Cancelled { job, fence }),
+            StopReason::TimedOut => self.tell(|| WorkerEvent::TimedOut { job, fence }),
+            StopReason::Wedged => self.tell(|| WorkerEvent::Wedged { job, fence }),
+            StopReason::Draining => {}
         }
     }
 

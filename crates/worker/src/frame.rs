@@ -49,7 +49,7 @@ pub(crate) fn grant(assignment: &wire::Assignment, kind_timeout: Option<Duration
             lease: convert::span(assignment.lease_ms, "lease_ms")?,
             timeout: span(assignment.timeout_ms, "timeout_ms")?,
             heartbeat_timeout: [job_timeout, kind_timeout].into_iter().flatten().min(),
-            binds_at_once: false,
+            exclusive: assignment.exclusive,
             start: Start {
                 generation: Generation(assignment.generation),
                 key: convert::worker(&assignment.worker)?,

@@ -1,7 +1,7 @@
 //! From an assignment to a handler's future and back to an outcome.
 //!
-//! Typed handlers take and give serde values as JSON; raw ones take and give bytes. Whatever a handler does (return,
-//! fail, panic, be aborted), exactly one end reaches the session.
+//! Typed handlers take and give serde values as JSON; raw ones take and give bytes. Whatever such a handler does (return,
+//! fail, panic, be aborted), exactly one end reaches the session. Commands are another kind of handler; `exec` runs them.
 
 use std::any::Any;
 use std::collections::HashMap;
@@ -20,6 +20,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::context::JobContext;
+use crate::exec::ExecRunner;
 use crate::home::JobEvent;
 use crate::job_error::JobError;
 
@@ -28,9 +29,18 @@ pub const ANY_KIND: &str = "*";
 
 type Run = Pin<Box<dyn Future<Output = Result<Bytes, JobError>> + Send>>;
 
-/// A handler with its types erased.
+/// What to do with a job.
 #[derive(Clone)]
-pub(crate) struct Handler(Arc<dyn Fn(JobContext, Bytes) -> Run + Send + Sync>);
+pub(crate) enum Handler {
+    /// Call this, inside this process.
+    Inside(Inside),
+    /// Run a process.
+    Exec(Arc<ExecRunner>),
+}
+
+/// A function with its types erased.
+#[derive(Clone)]
+pub(crate) struct Inside(Arc<dyn Fn(JobContext, Bytes) -> Run + Send + Sync>);
 
 impl Handler {
     /// Bytes in, bytes out.
@@ -39,7 +49,7 @@ impl Handler {
         F: Fn(JobContext, Bytes) -> R + Send + Sync + 'static,
         R: Future<Output = Result<Bytes, JobError>> + Send + 'static,
     {
-        Handler(Arc::new(move |context, payload| Box::pin(handle(context, payload))))
+        Handler::Inside(Inside(Arc::new(move |context, payload| Box::pin(handle(context, payload)))))
     }
 
     /// JSON in, JSON out. A payload that does not parse makes the job dead: trying again would not change it.
@@ -50,15 +60,17 @@ impl Handler {
         F: Fn(JobContext, P) -> R + Send + Sync + 'static,
         R: Future<Output = Result<T, JobError>> + Send + 'static,
     {
-        Handler(Arc::new(move |context, payload| match parse(&payload) {
+        Handler::Inside(Inside(Arc::new(move |context, payload| match parse(&payload) {
             Ok(payload) => {
                 let run = handle(context, payload);
                 Box::pin(async move { encode(&run.await?) })
             }
             Err(error) => Box::pin(std::future::ready(Err(error))),
-        }))
+        })))
     }
+}
 
+impl Inside {
     /// Runs a job to its end. The end is sent even if this future is dropped half-way or before its first poll.
     pub(crate) fn run(
         self,
@@ -72,8 +84,7 @@ impl Handler {
             let caught =
                 AssertUnwindSafe(async move { (self.0)(context, payload).await }).catch_unwind().await;
             end.with(match caught {
-                Ok(Ok(result)) => completed(result),
-                Ok(Err(error)) => failed(error),
+                Ok(result) => ended(result),
                 Err(panic) => failed(JobError::retry(format!("handler panicked: {}", panic_text(&*panic)))),
             });
         }
@@ -124,7 +135,21 @@ impl Handlers {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.by_kind.is_empty() && self.any.is_none()
+        self.all().next().is_none()
+    }
+
+    /// Whether some jobs are run as processes.
+    pub(crate) fn has_exec(&self) -> bool {
+        self.all().any(|handler| matches!(handler, Handler::Exec(_)))
+    }
+
+    /// Whether some jobs are run inside this process.
+    pub(crate) fn has_inside(&self) -> bool {
+        self.all().any(|handler| matches!(handler, Handler::Inside(_)))
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Handler> {
+        self.by_kind.values().chain(&self.any)
     }
 }
 
@@ -160,6 +185,14 @@ impl Drop for End {
             // Nobody listens when the worker has ended; then there is nobody to tell.
             let _ = self.events.send(JobEvent::Finished { hold: self.hold, ended });
         }
+    }
+}
+
+/// What the session is told of a job that returned this.
+pub(crate) fn ended(result: Result<Bytes, JobError>) -> Ended {
+    match result {
+        Ok(result) => completed(result),
+        Err(error) => failed(error),
     }
 }
 
@@ -216,6 +249,7 @@ mod tests {
 
     async fn check(handler: Handler, payload: &'static str) -> Ended {
         let (events, mut received) = tokio::sync::mpsc::unbounded_channel();
+        let Handler::Inside(handler) = handler else { panic!("not a function") };
         handler.run(context("welcome"), Bytes::from_static(payload.as_bytes()), events).await;
         match received.recv().await {
             Some(JobEvent::Finished { ended, .. }) => ended,
@@ -274,6 +308,7 @@ mod tests {
     async fn an_aborted_task_still_ends() {
         let (events, mut received) = tokio::sync::mpsc::unbounded_channel();
         let forever = Handler::raw(|_, _| std::future::pending());
+        let Handler::Inside(forever) = forever else { panic!("not a function") };
         let task = tokio::spawn(forever.run(context("welcome"), Bytes::new(), events));
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());

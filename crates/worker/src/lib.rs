@@ -28,22 +28,31 @@
 //! | file | duty |
 //! |---|---|
 //! | `client`, `server` | unary calls, over one or several servers |
-//! | `worker` | the builder and the public face of a worker |
+//! | `builder`, `fitness`, `worker` | the description of a worker, what is refused, its public face |
 //! | `handler`, `context`, `job_error`, `event` | what handlers and observers see |
 //! | `home` | what all handlers share: who the worker is just now |
 //! | `session`, `link`, `watch`, `frame` | the driver of the ledger (`lease::ledger`), its connection, its wire format |
-//! | `exec` | runs each job as a process |
+//! | `jobs` | what waits and what runs, and how to end it |
+//! | `guard`, `doom`, `farewell` | what makes sure that an exclusive job never outlives its lease |
+//! | `exec` | runs each job as a process of the guardian |
 
 mod backoff;
+mod builder;
 mod client;
 mod context;
+mod doom;
 mod error;
 mod event;
 mod exec;
+mod farewell;
+pub mod fencing;
+mod fitness;
 mod frame;
+mod guard;
 mod handler;
 mod home;
 mod job_error;
+mod jobs;
 mod key;
 mod link;
 mod server;
@@ -53,6 +62,12 @@ mod testing;
 mod watch;
 mod worker;
 
+/// The process that starts, guards and ends a worker's commands, and outlives the worker.
+pub mod guardian {
+    pub use ::guardian::{Guardian, Isolation, Protection, StartError, run_if_asked};
+}
+
+pub use builder::WorkerBuilder;
 pub use client::{Client, MESSAGE_BYTES_MAX, Watch};
 pub use context::JobContext;
 pub use error::{BuildError, CheckpointError, ClientError};
@@ -61,4 +76,4 @@ pub use exec::ExecRunner;
 pub use handler::ANY_KIND;
 pub use job_error::JobError;
 pub use lease::ledger::{KeyEnd, StopReason};
-pub use worker::{Shutdown, Worker, WorkerBuilder};
+pub use worker::{Shutdown, Worker};

@@ -30,6 +30,9 @@ const WELCOME_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// See [`WELCOME_TIMEOUT_MIN`].
 const WELCOME_TIMEOUT_MAX: Duration = Duration::from_secs(10);
 
+/// Pauses between two tries to connect that fit in a lease, at least.
+const PAUSES_PER_LEASE: u32 = 5;
+
 /// What the link tells the session.
 #[derive(Debug)]
 pub(crate) enum LinkEvent {
@@ -105,7 +108,7 @@ async fn keep_open(
         }
         client.prefer_another();
         // A server that is back gives its workers one lease to come back, so the pauses must be much shorter.
-        time::sleep(backoff.next(rand::random()).min(terms.home.lease() / 5)).await;
+        time::sleep(backoff.next(rand::random()).min(terms.home.lease() / PAUSES_PER_LEASE)).await;
     }
 }
 
@@ -193,5 +196,34 @@ async fn dead(watch: Option<&mut Watch>) {
     match watch {
         Some(watch) => watch.dead().await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clock::SystemClock;
+    use model::{Limits, Nonce};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::testing;
+
+    #[tokio::test]
+    async fn a_server_that_is_away_is_tried_several_times_per_lease_however_long_it_is_away() {
+        let lease = Limits::LEASE_MIN;
+        // Nobody listens on the port of a listener that was closed.
+        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let (home, _) = testing::home(&format!("http://{closed}"), lease);
+        let hello =
+            rpc::lease_convert::hello(&home.key(), Nonce::new(1), &lease::message::Profile::default());
+        let terms = LinkTerms { home: Arc::new(home), clock: Arc::new(SystemClock) };
+        let mut link = spawn(terms, hello, Opening::First);
+        let start = Instant::now();
+        for _ in 0..10 {
+            let event = link.recv().await;
+            assert!(matches!(event, Some(LinkEvent::Failed { .. })), "{event:?}");
+        }
+        // Pauses that grow as they like would take more than ten seconds by now.
+        assert!(start.elapsed() < lease * 10, "{:?} for nine pauses", start.elapsed());
     }
 }

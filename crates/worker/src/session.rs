@@ -1,26 +1,31 @@
 //! The driver of the ledger: link, handlers and clock in; frames, tasks and tokens out.
 //!
 //! One loop owns everything, so nothing in here is locked. Handlers are spawned tasks that tell their end over a
-//! channel; whatever is ready when the stream can take a frame goes out in one frame.
+//! channel; whatever is ready when the stream can take a frame goes out in one frame. What the loop cannot promise, since
+//! it may be frozen or starved together with its process, is the guardian's duty.
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease::ledger::{Grant, Input, KeyEnd, Ledger, Output, StopReason, Terms};
+use guardian::Guardian;
+use lease::clock_rule::{self, Stopping};
+use lease::ledger::{Input, KeyEnd, Ledger, Output, StopReason, Terms};
 use lease::message::{Profile, Stop, StopOrder};
 use model::{Clock, Hold, Instant, Nonce};
 use rpc::{lease_convert, wire};
 use tokio::sync::mpsc;
-use tokio::task::AbortHandle;
 use tokio::time::{self, Sleep};
 
 use crate::context::JobContext;
+use crate::doom::Doom;
 use crate::event::{Observer, Summary, WorkerEvent};
+use crate::farewell;
 use crate::frame;
-use crate::handler::{self, Handlers};
+use crate::guard::Guard;
+use crate::handler::Handlers;
 use crate::home::{Home, JobEvent};
+use crate::jobs::{Assigned, Jobs};
 use crate::key;
 use crate::link::{self, LinkEvent, LinkTerms, Opening};
 use crate::worker::Shutdown;
@@ -38,6 +43,8 @@ pub(crate) struct SessionParts {
     pub(crate) nonce: Nonce,
     pub(crate) grace: Duration,
     pub(crate) handlers: Handlers,
+    pub(crate) guardian: Option<Guardian>,
+    pub(crate) doom: Doom,
     pub(crate) observer: Observer,
     pub(crate) home: Arc<Home>,
     pub(crate) job_events: mpsc::UnboundedReceiver<JobEvent>,
@@ -54,6 +61,8 @@ enum Event {
     Writable,
     /// A deadline, or simply time to turn.
     Tick,
+    /// The guardian is gone.
+    GuardianLost,
     /// Shut down gently.
     Drain,
     /// Shut down at once.
@@ -63,8 +72,13 @@ enum Event {
 pub(crate) struct Session {
     ledger: Ledger,
     profile: Profile,
+    stopping: Stopping,
     link_terms: LinkTerms,
-    running: HashMap<Hold, Running>,
+    jobs: Jobs,
+    guard: Guard,
+    /// Resolves when the guardian is gone; never without one.
+    guardian_lost: Pin<Box<dyn Future<Output = ()> + Send>>,
+    doom: Doom,
     frames: Option<mpsc::Sender<wire::WorkerFrame>>,
     link: mpsc::Receiver<LinkEvent>,
     job_events: mpsc::UnboundedReceiver<JobEvent>,
@@ -74,32 +88,35 @@ pub(crate) struct Session {
     timer_at: Instant,
     grace: Duration,
     is_draining: bool,
+    /// The server has taken our leave.
+    has_left: bool,
     is_gone: bool,
-    handlers: Handlers,
+    has_told_unfit: bool,
     observer: Observer,
     home: Arc<Home>,
     clock: Arc<dyn Clock>,
     summary: Summary,
 }
 
-struct Running {
-    context: JobContext,
-    task: AbortHandle,
-}
-
 impl Session {
     pub(crate) fn start(parts: SessionParts) -> Self {
         let now = parts.clock.monotonic();
         let link_terms = LinkTerms { home: Arc::clone(&parts.home), clock: Arc::clone(&parts.clock) };
-        let profile = parts.terms.profile.clone();
+        let (profile, stopping) = (parts.terms.profile.clone(), parts.terms.stopping);
+        let mut guard = Guard::attach(parts.guardian, &parts.home.servers, stopping);
+        guard.follow_key(parts.home.key(), parts.nonce);
         let ledger = Ledger::new(parts.terms, parts.home.key(), parts.nonce);
         let hello = lease_convert::hello(ledger.key(), ledger.nonce(), &profile);
         Session {
             link: link::spawn(link_terms.clone(), hello, Opening::First),
             ledger,
             profile,
+            stopping,
             link_terms,
-            running: HashMap::new(),
+            jobs: Jobs::new(parts.handlers, Arc::clone(&parts.home), stopping.kill_wait),
+            guardian_lost: Box::pin(guard.lost()),
+            guard,
+            doom: parts.doom,
             frames: None,
             job_events: parts.job_events,
             batch: Vec::with_capacity(JOB_EVENTS_BATCH_MAX),
@@ -107,8 +124,9 @@ impl Session {
             timer_at: now + TURN_MAX,
             grace: parts.grace,
             is_draining: false,
+            has_left: false,
             is_gone: false,
-            handlers: parts.handlers,
+            has_told_unfit: false,
             observer: parts.observer,
             home: parts.home,
             clock: parts.clock,
@@ -122,13 +140,14 @@ impl Session {
             let now = self.clock.monotonic();
             // Deadlines come first: a process that was stopped finds out what it lost before it starts anything.
             self.ledger.handle_deadline(now);
-            self.carry_out(now, None);
+            self.carry_out(now);
             match event {
                 Event::Link(event) => self.on_link(now, event),
                 Event::Jobs => self.on_jobs(now),
                 Event::Writable => self.send(now),
                 Event::Tick => {}
-                Event::Drain => self.on_drain(now),
+                Event::GuardianLost => self.on_guardian_lost(now),
+                Event::Drain => self.on_drain(now, self.grace),
                 Event::Abort => break,
             }
         }
@@ -144,6 +163,7 @@ impl Session {
             biased;
             () = shutdown.abort_ordered() => Event::Abort,
             () = shutdown.drain_ordered(), if !self.is_draining => Event::Drain,
+            () = &mut self.guardian_lost, if !self.summary.guardian_lost => Event::GuardianLost,
             Some(event) = self.link.recv() => Event::Link(event),
             _ = self.job_events.recv_many(&mut self.batch, JOB_EVENTS_BATCH_MAX) => Event::Jobs,
             () = writable(self.frames.as_ref()), if is_writing => Event::Writable,
@@ -176,13 +196,15 @@ impl Session {
             self.input(now, input);
         }
         for assignment in frame.assignments {
-            let kind_timeout = self.handlers.heartbeat_timeout(&assignment.kind);
+            let kind_timeout = self.jobs.heartbeat_timeout(&assignment.kind);
             if let Some(grant) = frame::grant(&assignment, kind_timeout) {
-                self.ledger.handle(now, Input::Assigned(grant.clone()));
-                self.carry_out(now, Some((grant, assignment)));
+                self.jobs.arrive(Assigned { grant: grant.clone(), assignment });
+                self.input(now, Input::Assigned(grant));
+                self.jobs.settle(|hold| self.ledger.holds().contains(&hold));
             }
         }
         if frame.left {
+            self.has_left = true;
             self.input(now, Input::Left);
         }
     }
@@ -192,20 +214,20 @@ impl Session {
         for event in batch.drain(..) {
             match event {
                 JobEvent::Finished { hold, ended } => {
-                    self.running.remove(&hold);
+                    self.jobs.remove(hold);
                     self.input(now, Input::Finished { hold, ended });
                 }
                 JobEvent::Lost(hold) => {
                     self.input(now, Input::Stopped(Stop { hold, reason: StopOrder::Lost }));
                 }
                 JobEvent::Noted(hold) => {
-                    if let Some(note) = self.running.get(&hold).and_then(|job| job.context.take_note()) {
+                    if let Some(note) = self.jobs.context(hold).and_then(JobContext::take_note) {
                         self.input(now, Input::Noted { hold, note });
                     }
                 }
                 JobEvent::Beaten(hold) => {
-                    if let Some(job) = self.running.get(&hold) {
-                        job.context.take_beat();
+                    if let Some(context) = self.jobs.context(hold) {
+                        context.take_beat();
                         self.input(now, Input::Beaten { hold });
                     }
                 }
@@ -214,36 +236,43 @@ impl Session {
         self.batch = batch;
     }
 
-    fn on_drain(&mut self, now: Instant) {
+    fn on_drain(&mut self, now: Instant, grace: Duration) {
         if !std::mem::replace(&mut self.is_draining, true) {
             self.observer.tell(|| WorkerEvent::Draining);
-            self.input(now, Input::Drain { grace: self.grace });
+            self.input(now, Input::Drain { grace });
         }
+    }
+
+    /// Without its guardian a worker can start no command and end none for certain, so it ends: handlers are told to stop
+    /// at once, commands are killed by whoever noticed, and what is known to have ended is handed back.
+    fn on_guardian_lost(&mut self, now: Instant) {
+        tracing::error!("the guardian is gone; this worker ends");
+        self.summary.guardian_lost = true;
+        self.observer.tell(|| WorkerEvent::GuardianLost);
+        self.on_drain(now, self.stopping.kill_wait);
     }
 
     fn input(&mut self, now: Instant, input: Input) {
         self.ledger.handle(now, input);
-        self.carry_out(now, None);
+        self.carry_out(now);
     }
 
-    /// Does what the ledger asks for. A start can only follow the assignment that was just handed in.
-    fn carry_out(&mut self, now: Instant, mut arrived: Option<(Grant, wire::Assignment)>) {
+    /// Does what the ledger asks for.
+    fn carry_out(&mut self, now: Instant) {
+        // First of all: what is started next relies on it.
+        self.guard.follow_hold(self.ledger.hold_until());
         while let Some(output) = self.ledger.poll_output() {
             match output {
-                Output::Start { .. } => {
-                    let (grant, assignment) = arrived.take().expect("a start follows its own assignment");
-                    self.start_job(grant, assignment);
-                }
+                Output::Start { hold } => self.start_job(hold),
                 Output::Stop { hold, reason } => self.stop_job(hold, reason),
-                Output::Abort { hold } => {
-                    if let Some(job) = self.running.get(&hold) {
-                        job.task.abort();
-                    }
-                }
+                Output::Abort { hold } => self.jobs.abort(hold),
+                Output::Doom { hold } => self.meet_doom(hold),
+                Output::Farewell { key, nonce } => farewell::spawn(Arc::clone(&self.home), key, nonce),
                 Output::Ended { hold, outcome } => {
                     if let Some(outcome) = &outcome {
                         self.summary.count(outcome);
                     }
+                    self.jobs.take(hold);
                     self.observer.finished(hold, outcome);
                 }
                 Output::Accepted { hold: Hold { job, fence } } => {
@@ -256,10 +285,11 @@ impl Session {
                 Output::Registered { lease } => {
                     self.home.register(lease);
                     self.observer.tell(|| WorkerEvent::Registered { key: self.home.key(), lease });
+                    self.check_fitness(lease);
                 }
                 Output::NewKey { why } => self.rekey(now, why),
                 Output::MoveTo { address } => self.move_to(now, address),
-                Output::DrainOrdered => self.on_drain(now),
+                Output::DrainOrdered => self.on_drain(now, self.grace),
                 Output::Gone { unreported } => {
                     self.summary.unreported = unreported as u64;
                     self.is_gone = true;
@@ -271,6 +301,7 @@ impl Session {
     fn rekey(&mut self, now: Instant, why: KeyEnd) {
         let key = key::fresh(&self.profile.name);
         self.home.rekey(key.clone());
+        self.guard.follow_key(key.clone(), self.ledger.nonce());
         self.ledger.handle(now, Input::Rekeyed { key: key.clone() });
         self.observer.tell(|| WorkerEvent::NewKey { key, why });
         self.reopen(now, "the worker's key is over", None);
@@ -297,38 +328,19 @@ impl Session {
         }
     }
 
-    fn start_job(&mut self, grant: Grant, mut assignment: wire::Assignment) {
-        let Hold { job, fence } = grant.hold;
-        let payload = std::mem::take(&mut assignment.payload);
-        let attempt = assignment.attempt;
+    fn start_job(&mut self, hold: Hold) {
+        let assigned = self.jobs.take(hold).expect("a start names a job that was assigned");
+        let (Hold { job, fence }, attempt) = (hold, assigned.assignment.attempt);
         self.observer.tell(|| WorkerEvent::Started { job, fence, attempt });
-        let Some(handler) = self.handlers.find(&assignment.kind).cloned() else {
-            let ended = handler::unhandled(&assignment.kind);
-            let _ = self.home.events.send(JobEvent::Finished { hold: grant.hold, ended });
-            return;
-        };
-        let context = JobContext::new(&grant, assignment, Arc::clone(&self.home));
-        let task =
-            tokio::spawn(handler.run(context.clone(), payload, self.home.events.clone())).abort_handle();
-        self.running.insert(grant.hold, Running { context, task });
+        self.jobs.start(assigned, &self.guard);
     }
 
     fn stop_job(&mut self, hold: Hold, reason: StopReason) {
-        if let Some(job) = self.running.get(&hold) {
-            job.context.stop(reason);
+        self.jobs.stop(hold, reason);
+        if reason == StopReason::Lost {
+            self.summary.lost += 1;
         }
-        let Hold { job, fence } = hold;
-        match reason {
-            StopReason::Lost => {
-                self.summary.lost += 1;
-                self.observer.tell(|| WorkerEvent::Lost { job, fence });
-            }
-            StopReason::LeaseOver => self.observer.tell(|| WorkerEvent::LeaseOver { job, fence }),
-            StopReason::Cancelled => self.observer.tell(|| WorkerEvent::Cancelled { job, fence }),
-            StopReason::TimedOut => self.observer.tell(|| WorkerEvent::TimedOut { job, fence }),
-            StopReason::Wedged => self.observer.tell(|| WorkerEvent::Wedged { job, fence }),
-            StopReason::Draining => {}
-        }
+        self.observer.stopped(hold, reason);
     }
 
     fn send(&mut self, now: Instant) {
@@ -339,7 +351,7 @@ impl Session {
             Some(transmit) => place.send(frame::worker_frame(transmit)),
             None => drop(place),
         }
-        self.carry_out(now, None);
+        self.carry_out(now);
     }
 
     fn set_timer(&mut self, now: Instant) {
@@ -352,20 +364,48 @@ impl Session {
         }
     }
 
+    /// An exclusive job did not end although it was aborted, and must not outlive the lease.
+    fn meet_doom(&self, hold: Hold) {
+        match self.jobs.family_gone(hold).zip(self.guard.guardian()) {
+            // The guardian goes on: it ends what else this process leaves behind, and tells the server.
+            None => self.doom.strike(hold),
+            // One that did not end a family, because it is frozen perhaps, is of no use. When it is gone, its families are
+            // ended from here; if that helps in time, there is nothing to end this process for.
+            Some((gone, guardian)) => {
+                guardian.kill();
+                let doom = self.doom.clone();
+                tokio::spawn(doom.strike_unless(gone, self.stopping.safety / 4, hold));
+            }
+        }
+    }
+
+    /// The lease is the server's choice in the end, so only now it shows whether it is long enough.
+    fn check_fitness(&mut self, lease: Duration) {
+        let Some(within) = self.profile.stop_within else { return };
+        if clock_rule::fits_exclusive(lease, within) || std::mem::replace(&mut self.has_told_unfit, true) {
+            return;
+        }
+        let needed = clock_rule::exclusive_lease_min(within);
+        tracing::warn!(?lease, ?needed, "the lease granted is too short for exclusive queues");
+        self.observer.tell(|| WorkerEvent::ExclusiveUnfit { lease, needed });
+    }
+
     /// Ends what still runs and waits, for a short while, until it is gone.
     async fn end(mut self) -> Summary {
-        self.summary.still_running = self.running.len() as u64;
-        for job in self.running.values() {
-            job.task.abort();
-        }
+        self.summary.still_running = self.jobs.running() as u64;
+        self.jobs.abort_all();
         let all_gone = async {
-            while !self.running.is_empty() {
+            while self.jobs.running() > 0 {
                 if let Some(JobEvent::Finished { hold, .. }) = self.job_events.recv().await {
-                    self.running.remove(&hold);
+                    self.jobs.remove(hold);
                 }
             }
         };
-        let _ = time::timeout(ABORT_WAIT, all_gone).await;
+        let is_clean = time::timeout(ABORT_WAIT, all_gone).await.is_ok();
+        // Otherwise the guardian ends what is left when this process is gone, and takes leave for us.
+        if is_clean && (self.has_left || !self.ledger.is_registered()) {
+            self.guard.say_goodbye();
+        }
         self.summary
     }
 }

@@ -34,7 +34,16 @@ const RINGS: &[(Ring, &[&str])] = &[
     (Ring::Port, &["store"]),
     (
         Ring::Driver,
-        &["clock", "detect", "store-sqlite", "store-postgres", "gossip-udp", "control-raft", "rpc"],
+        &[
+            "clock",
+            "detect",
+            "guardian",
+            "store-sqlite",
+            "store-postgres",
+            "gossip-udp",
+            "control-raft",
+            "rpc",
+        ],
     ),
     (Ring::Runtime, &["node", "worker"]),
     (Ring::App, &["cli", "dashboard", "sim"]),

@@ -149,6 +149,7 @@ impl Field {
             limit,
             lease: Limits::LEASE_DEFAULT,
             bytes_max: usize::MAX,
+            exclusive: false,
         };
         let began = Instant::now();
         let claimed = try_join_all((0..CLAIMS).map(|_| self.store.claim(claim()))).await?;

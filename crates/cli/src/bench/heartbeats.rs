@@ -184,6 +184,7 @@ impl Member {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             slots: bound,
             nonce: u64::from(number) + 1,
+            stop_within_ms: None,
         };
         frames.send(wire::WorkerFrame { hello: Some(hello), ..Default::default() }).await?;
         let answers = WorkClient::new(channel)

@@ -1,12 +1,15 @@
 //! `tenure bench`: measures the whole system on this machine with real processes: a server, a worker, and this one as
 //! the producer. `bench claim` measures the store's claim alone, with a small and a huge backlog; `bench heartbeats`
-//! and `bench renewals` measure liveness, with the network and without.
+//! and `bench renewals` measure liveness, with the network and without; `bench exec` what a guardian costs, `bench rescue`
+//! what it brings.
 
 mod claim;
+mod exec;
 mod heartbeats;
 mod latency;
 mod noop;
 mod renewals;
+mod rescue;
 mod throughput;
 
 use std::path::{Path, PathBuf};
@@ -33,7 +36,7 @@ const QUEUE: &str = "bench";
 #[derive(Debug, ClapArgs)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  tenure bench\n  tenure bench --store memory --jobs 200000 --json\n  tenure bench claim --backlog 1000000 --json\n  tenure bench heartbeats --workers 10000 --bound 100 --json"
+    after_help = "Examples:\n  tenure bench\n  tenure bench --store memory --jobs 200000 --json\n  tenure bench claim --backlog 1000000 --json\n  tenure bench heartbeats --workers 10000 --bound 100 --json\n  tenure bench exec\n  tenure bench rescue --kills 50"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -46,10 +49,14 @@ pub(crate) struct Args {
 enum Measure {
     /// Claim time with a small and with a huge backlog.
     Claim(claim::Args),
+    /// Commands per second with a guardian and without.
+    Exec(exec::Args),
     /// Heartbeats per second of many workers on one server.
     Heartbeats(heartbeats::Args),
     /// The cost of one renewal in the registry alone: time and memory.
     Renewals(renewals::Args),
+    /// Time from a worker's SIGKILL to the start of its job elsewhere.
+    Rescue(rescue::Args),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -107,6 +114,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
     match args.command {
         Some(Measure::Claim(args)) => return claim::run(&args, output).await,
         Some(Measure::Heartbeats(args)) => return heartbeats::run(&args, output).await,
+        Some(Measure::Exec(args)) => return exec::run(&args, output).await,
+        Some(Measure::Rescue(args)) => return rescue::run(&args, output).await,
         Some(Measure::Renewals(args)) => return renewals::run(&args, output),
         None => {}
     }
@@ -155,7 +164,7 @@ async fn measure(args: &SystemArgs, home: &Path, quiet: bool) -> Result<Results>
     let enqueue_per_s = throughput::enqueue(&bench, args).await?;
 
     bench.bar.set_message("drain");
-    let mut worker = noop::start(&server.url, args.concurrency, &home.join("worker.log"))?;
+    let mut worker = noop::start(&server.url, args.concurrency, None, &home.join("worker.log"))?;
     bench.wait_for_worker().await?;
     let drain_per_s = throughput::drain(&bench, args.jobs).await?;
 

@@ -10,7 +10,7 @@ use clock::SystemClock;
 use model::Clock as _;
 use worker::{JobContext, JobError, Worker};
 
-use super::QUEUE;
+use super::{QUEUE, exec};
 use crate::fleet::{Process, this_program};
 
 /// What a stamped payload starts with; the send time in nanoseconds follows.
@@ -23,15 +23,17 @@ pub(crate) struct Args {
     server: String,
     #[arg(long)]
     concurrency: u32,
+    /// Run this for each job.
+    #[arg(long)]
+    spawn: Option<String>,
 }
 
 /// Starts the worker process.
-pub(super) fn start(server: &str, concurrency: u32, log: &Path) -> Result<Process> {
-    Process::start(
-        &this_program()?,
-        ["bench-worker", "--server", server, "--concurrency", &concurrency.to_string()],
-        log,
-    )
+pub(super) fn start(server: &str, concurrency: u32, spawn: Option<&str>, log: &Path) -> Result<Process> {
+    let concurrency = concurrency.to_string();
+    let mut args = vec!["bench-worker", "--server", server, "--concurrency", &concurrency];
+    args.extend(spawn.into_iter().flat_map(|program| ["--spawn", program]));
+    Process::start(&this_program()?, args, log)
 }
 
 /// Runs in the worker process until SIGTERM, then prints the delays it saw, in nanoseconds, as one JSON array.
@@ -47,11 +49,15 @@ pub(super) async fn run(args: Args) -> Result<()> {
         }
         std::future::ready(Ok::<Bytes, JobError>(Bytes::new()))
     };
-    let worker = Worker::builder(&args.server)
-        .queue(QUEUE)
-        .concurrency(args.concurrency)
-        .handle_raw("*", noop)
-        .build()?;
+    let builder = Worker::builder(&args.server).queue(QUEUE).concurrency(args.concurrency);
+    let worker = match args.spawn {
+        None => builder.handle_raw("*", noop),
+        Some(program) => builder.handle_raw("*", move |_, payload| {
+            let program = program.clone();
+            async move { exec::spawn(&program, payload).await }
+        }),
+    }
+    .build()?;
     let mut term = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())?;
     worker
         .run_until(async move {

@@ -115,7 +115,7 @@ impl Fleet {
     fn join(&mut self, key: &WorkerKey, holds: &[Hold]) -> Token {
         let queues = vec![QueueName::new("bench").expect("letters are a name")];
         let profile =
-            Profile { name: "bench".to_owned(), queues, slots: holds.len() as u32, version: "0".to_owned() };
+            Profile { name: "bench".to_owned(), queues, slots: holds.len() as u32, ..Profile::default() };
         let first = Heartbeat { profile: Some(profile), ..beat(key, None, Digest::default()) };
         self.registry.handle(self.now, Input::Heartbeat { ticket: Ticket(0), beat: first });
         while self.registry.poll_output().is_some() {}
@@ -123,7 +123,8 @@ impl Fleet {
         let mut token = self.answer();
         if !holds.is_empty() {
             let start = holds.len() as u64;
-            let granted = Input::Granted { key: key.clone(), holds: holds.to_vec(), start };
+            let granted =
+                Input::Granted { key: key.clone(), holds: holds.to_vec(), exclusive: Vec::new(), start };
             self.registry.handle(self.now, granted);
             let binds = (1..).zip(holds).map(|(change, hold)| Change { hold: *hold, change }).collect();
             let change = holds.len() as u64;

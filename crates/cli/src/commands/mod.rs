@@ -70,7 +70,7 @@ impl Command {
     pub(crate) fn run(self, output: &Output) -> anyhow::Result<Exit> {
         match self {
             Command::Serve(args) => long_running(serve::run(args, output)),
-            Command::Worker(args) => long_running(worker::run(args, output)),
+            Command::Worker(args) => worker::run(args, output),
             Command::Enqueue(args) => brief(enqueue::run(args, output)),
             Command::Jobs(args) => brief(jobs::run(args, output)),
             Command::Queues(args) => brief(queues::run(args, output)),
@@ -83,13 +83,13 @@ impl Command {
             Command::Completions(args) => completions::run(&args, output),
             Command::Version(args) => version::run(&args, output),
             Command::BenchWorker(args) => long_running(bench::run_noop(args)),
-            Command::DemoWorker(args) => long_running(demo::worker::run(args)),
+            Command::DemoWorker(args) => demo::worker::run(args),
         }
     }
 }
 
 /// For commands that serve many at once.
-fn long_running(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+pub(crate) fn long_running(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }
 

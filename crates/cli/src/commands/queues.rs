@@ -17,7 +17,8 @@ const EXAMPLES: &str = "\
 Examples:
   tenure queues list
   tenure queues pause mail
-  tenure queues set mail --heartbeat-timeout 30s --max-attempts 3 --retry fixed:1000";
+  tenure queues set mail --heartbeat-timeout 30s --max-attempts 3 --retry fixed:1000
+  tenure queues set billing --exclusive";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -40,9 +41,16 @@ Examples:
   tenure queues set mail --heartbeat-timeout 30s --max-attempts 3
   tenure queues set mail --retry exponential:1000:3600000
   tenure queues set mail --heartbeat-timeout default --max-attempts default --retry default
+  tenure queues set billing --exclusive
+  tenure queues set billing --exclusive=false
 
 `default` puts a setting back to the server's default. Jobs that bring their own settings keep
-them.";
+them.
+
+In an exclusive queue two copies of a job never run at the same time, whatever dies or freezes.
+Only workers that can stop a job for certain get its jobs (`tenure worker`, or an SDK worker with a
+guardian, and a lease that fits). It counts for claims from now on: what runs already goes on as it
+was started.";
 
 /// List, pause, resume and set queues
 #[derive(Debug, clap::Args)]
@@ -81,7 +89,7 @@ struct Names {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").args(["heartbeat_timeout", "max_attempts", "retry"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("what").args(["heartbeat_timeout", "max_attempts", "retry", "exclusive"]).required(true).multiple(true))]
 struct Set {
     /// The queue
     name: QueueName,
@@ -94,6 +102,9 @@ struct Set {
     /// How failures come back: GROWTH[:BASE_MS[:MAX_MS]], growth exponential, fixed or quadratic
     #[arg(long, value_name = "POLICY|default")]
     retry: Option<Setting<RetryPolicy>>,
+    /// Never run two copies of one of its jobs at the same time
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    exclusive: Option<bool>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -146,6 +157,17 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         Command::Set(set) => {
             let queue = set.server.client()?.set_queue(set.request()).await?;
             print_one(output, &queue)?;
+            if set.exclusive == Some(true) && queue.workers == 0 {
+                output.note(
+                    "no connected worker can stop its jobs for certain; start one with `tenure worker --exclusive`",
+                );
+            }
+            if set.exclusive.is_some() && queue.running > 0 {
+                output.note(format_args!(
+                    "{} running now keep the rules they were started under",
+                    queue.running
+                ));
+            }
             Ok(Exit::Done)
         }
     }
@@ -189,6 +211,7 @@ impl Set {
         wire::SetQueueRequest {
             name: self.name.to_string(),
             paused: None,
+            exclusive: self.exclusive,
             heartbeat_timeout_ms: self.heartbeat_timeout.map(|timeout| match timeout {
                 Setting::Default => 0,
                 Setting::Value(HeartbeatTimeout(span)) => convert::millis(span),
@@ -217,8 +240,9 @@ fn print_one(output: &Output, queue: &wire::Queue) -> io::Result<()> {
     let timeout = queue.heartbeat_timeout_ms.map_or("none".to_owned(), |millis| duration::show(span(millis)));
     let attempts = queue.max_attempts.map_or("default".to_owned(), |number| number.to_string());
     let retry = if queue.retry.is_empty() { "default" } else { &queue.retry };
+    let exclusive = if queue.exclusive { "exclusive, " } else { "" };
     output.line(format_args!(
-        "{}: heartbeat timeout {timeout}, max attempts {attempts}, retry {retry}",
+        "{}: {exclusive}heartbeat timeout {timeout}, max attempts {attempts}, retry {retry}",
         queue.name
     ))
 }
@@ -246,7 +270,9 @@ fn row(queue: &wire::Queue) -> Vec<Cell> {
     let note = if queue.paused {
         Cell::toned("paused", Tone::Mild)
     } else if queue.workers == 0 && queue.available > 0 && !is_sum {
-        Cell::toned("no worker", Tone::Bad)
+        Cell::toned(if queue.exclusive { "no fit worker" } else { "no worker" }, Tone::Bad)
+    } else if queue.exclusive {
+        "exclusive".into()
     } else {
         "".into()
     };

@@ -36,7 +36,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum World {
-    /// Jobs, worker leases and rescue: lost 0, stale writes accepted 0, healthy workers reaped 0
+    /// Jobs, worker leases and rescue: lost 0, stale writes accepted 0, healthy workers reaped 0, run twice 0
     #[command(
         after_help = "Examples:\n  tenure sim jobs --seeds 1000\n  tenure sim jobs --seeds 100 --first-seed 5000 --json\n  tenure sim jobs --mutation late_ack_accepted"
     )]
@@ -174,6 +174,16 @@ struct Figures {
     rescue_ms_p99: Option<u64>,
     undisturbed_rescue_ms_p99: Option<u64>,
     margin_ms_min: Option<f64>,
+    exclusive_runs: u64,
+    exclusive_overlap: u64,
+    exclusive_to_the_unfit: u64,
+    handovers: usize,
+    handover_margin_min_ms: Option<f64>,
+    handover_margin_p50_ms: Option<f64>,
+    processes_left_behind: u64,
+    crash_rescues: usize,
+    crash_rescue_ms_p50: Option<f64>,
+    crash_rescue_ms_p99: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -188,6 +198,8 @@ impl Figures {
         let stats = &report.stats;
         let broken = |law: &str| report.failures.iter().filter(|it| it.violation.law == law).count() as u64;
         let millis = |spans: &[u64], percent| percentile(spans, percent).map(|span| span.as_millis() as u64);
+        let exact =
+            |spans: &[u64], percent| percentile(spans, percent).map(|span| span.as_micros() as f64 / 1e3);
         Figures {
             seeds: report.seeds,
             first_seed: args.first_seed,
@@ -222,6 +234,16 @@ impl Figures {
             rescue_ms_p99: millis(&stats.rescues, 99),
             undisturbed_rescue_ms_p99: millis(&stats.rescues_undisturbed, 99),
             margin_ms_min: stats.margin_min.map(|nanos| nanos as f64 / 1e6),
+            exclusive_runs: stats.exclusive_runs,
+            exclusive_overlap: broken("running_twice"),
+            exclusive_to_the_unfit: broken("exclusive_to_the_unfit"),
+            handovers: stats.handovers.len(),
+            handover_margin_min_ms: exact(&stats.handovers, 0),
+            handover_margin_p50_ms: exact(&stats.handovers, 50),
+            processes_left_behind: broken("process_left_behind"),
+            crash_rescues: stats.crash_rescues.len(),
+            crash_rescue_ms_p50: exact(&stats.crash_rescues, 50),
+            crash_rescue_ms_p99: exact(&stats.crash_rescues, 99),
         }
     }
 
@@ -229,6 +251,7 @@ impl Figures {
         let millis = |span: Option<u64>| {
             span.map_or("none".to_owned(), |span| duration::show(Duration::from_millis(span)))
         };
+        let exact = |span: Option<f64>| span.map_or("none".to_owned(), |millis| format!("{millis:.1} ms"));
         let virtual_time = duration::show(Duration::from_secs(self.virtual_seconds));
         [
             format!(
@@ -250,6 +273,20 @@ impl Figures {
                 "rescue p50 / p99          {:>12}   ({} rescues; leases of 2 to 20 s)",
                 format!("{} / {}", millis(self.rescue_ms_p50), millis(self.rescue_ms_p99)),
                 self.rescues
+            ),
+            format!(
+                "after a crash p50 / p99   {:>12}   ({} rescues by a guardian, nothing else being wrong)",
+                format!("{} / {}", exact(self.crash_rescue_ms_p50), exact(self.crash_rescue_ms_p99)),
+                self.crash_rescues
+            ),
+            format!(
+                "exclusive jobs run twice  {:>12}   ({} runs; {} processes left behind)",
+                self.exclusive_overlap, self.exclusive_runs, self.processes_left_behind
+            ),
+            format!(
+                "hand-over margin          {:>12}   (least / p50 of {} hand-overs of exclusive jobs)",
+                format!("{} / {}", exact(self.handover_margin_min_ms), exact(self.handover_margin_p50_ms)),
+                self.handovers
             ),
             format!(
                 "least margin of a lease   {:>12}",

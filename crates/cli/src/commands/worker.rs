@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ArgAction;
 use model::QueueName;
 use tracing::{debug, error, info, warn};
+use worker::guardian::{Guardian, Isolation};
 use worker::{ANY_KIND, ExecRunner, KeyEnd, Summary, Worker, WorkerEvent, outcome_word};
 
 use crate::connect::ServerArgs;
@@ -32,7 +33,14 @@ exit code says how the job ended:
 
 SIGTERM or Ctrl-C drains: no new jobs, those at work get the grace, what is left is handed back
 unharmed. A second signal kills them and ends at once. The worker itself exits with 0, or with 1
-if a job could not be reported.";
+if a job could not be reported.
+
+A guardian, a small process beside the worker, starts the commands and outlives the worker: should
+the worker die or freeze, it stops what is left and says so, and the jobs go on elsewhere at once.
+It makes the worker fit for exclusive queues if the lease is long enough: at least 3 heartbeats (of
+a fifth of the lease each), the kill wait and the safety. As root it runs the commands in a PID
+namespace of their own, where nothing survives it; --isolation groups leaves them among the
+machine's other processes.";
 
 /// Run a command for each job of some queues
 #[derive(Debug, clap::Args)]
@@ -56,6 +64,15 @@ pub(crate) struct Args {
     /// Time from asking a command to stop (SIGTERM) to its end; SIGKILL comes when a fifth of it is left
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration::parse, allow_hyphen_values = true)]
     kill_wait: Duration,
+    /// Time between SIGKILL and the end of the lease, for the kernel to end commands of exclusive queues
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse, allow_hyphen_values = true)]
+    safety: Duration,
+    /// Refuse to start unless jobs of exclusive queues can be taken
+    #[arg(long)]
+    exclusive: bool,
+    /// How commands are kept apart: namespace (a PID namespace of their own), groups, or auto (what is allowed)
+    #[arg(long, value_name = "auto|namespace|groups", default_value = "auto")]
+    isolation: Isolation,
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
@@ -65,16 +82,26 @@ pub(crate) struct Args {
     command: Vec<String>,
 }
 
-pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
+/// Starts the guardian, which needs a process without threads, and then the worker.
+pub(crate) fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     logging::start(args.log, output);
+    let guardian = Guardian::start(args.isolation)?;
+    super::long_running(work(args, guardian, output))
+}
+
+async fn work(args: Args, guardian: Guardian, output: &Output) -> anyhow::Result<Exit> {
     let concurrency = args.concurrency.map_or_else(cpus, NonZeroU32::get);
     // The last fifth is for the kernel, so that the process group is empty before the worker gives the job up.
     let runner = ExecRunner::new(args.command)?.kill_wait(args.kill_wait * 4 / 5);
+    let (guarded_by, protection) = (guardian.pid(), guardian.protection());
     let mut builder = Worker::builder(&args.server.server)
         .exec(ANY_KIND, runner)
         .concurrency(concurrency)
         .grace(args.grace)
         .kill_wait(args.kill_wait)
+        .safety(args.safety)
+        .guardian(guardian)
+        .exclusive(args.exclusive)
         .on_event(log);
     for queue in &args.queue {
         builder = builder.queue(queue.as_str());
@@ -88,13 +115,22 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let worker = builder.build()?;
     let queues: Vec<&str> = args.queue.iter().map(QueueName::as_str).collect();
     info!(worker = %worker.key(), queues = queues.join(","), concurrency, "worker started");
+    let (namespace, cgroups) = (protection.namespace, protection.cgroups);
+    info!(guardian = guarded_by, namespace, cgroups, "guardian started");
+    for limit in protection.limits() {
+        warn!(limit, "not covered by the guardian here");
+    }
     // Even then the commands are killed first: they must not outlive the worker that would renew their leases.
     let shutdown = worker.shutdown();
     let stop = Signals::catch()?.drain_on_first(move || shutdown.abort());
     let summary = worker.run_until(async move { stop.cancelled().await }).await;
     tell(&summary, output)?;
     // What could not be reported is not lost: the server offers it again when its lease is over.
-    Ok(if summary.unreported + summary.still_running > 0 { Exit::Failed } else { Exit::Done })
+    Ok(if summary.unreported + summary.still_running > 0 || summary.guardian_lost {
+        Exit::Failed
+    } else {
+        Exit::Done
+    })
 }
 
 fn cpus() -> u32 {
@@ -138,13 +174,22 @@ fn log(event: WorkerEvent) {
         WorkerEvent::TimedOut { job, fence } => {
             warn!(job_id = %job, %fence, "time limit is over; stopping the job");
         }
+        WorkerEvent::ExclusiveUnfit { lease, needed } => {
+            warn!(
+                ?lease,
+                ?needed,
+                "the lease is too short for exclusive queues: this worker gets none of their jobs"
+            );
+        }
+        WorkerEvent::GuardianLost => error!("the guardian is gone; this worker stops what it runs and ends"),
         WorkerEvent::Draining => info!("draining: no new jobs"),
         other => debug!(event = ?other, "worker event"),
     }
 }
 
 fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
-    let Summary { completed, failed, handed_back, lost, refused, unreported, still_running } = *summary;
+    let Summary { completed, failed, handed_back, lost, refused, unreported, still_running, guardian_lost } =
+        *summary;
     info!(completed, failed, handed_back, lost, refused, "worker stopped");
     if unreported + still_running > 0 {
         error!(
@@ -156,6 +201,7 @@ fn tell(summary: &Summary, output: &Output) -> std::io::Result<()> {
         output.json(&serde_json::json!({
             "completed": completed, "failed": failed, "handed_back": handed_back, "lost": lost,
             "refused": refused, "unreported": unreported, "still_running": still_running,
+            "guardian_lost": guardian_lost,
         }))?;
     }
     Ok(())

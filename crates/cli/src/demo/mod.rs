@@ -20,14 +20,21 @@ use crate::exit::{Exit, Failure};
 use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
 use crate::signals::unless_interrupted;
-use verdict::{Fault, Verdict};
+use verdict::{Fault, Jobs, Verdict};
 use view::View;
 
 const QUEUE: &str = "demo";
-const WORKERS: [&str; 3] = ["ann", "bob", "cyd"];
-/// Who is killed and who is frozen.
+/// The queue in which no job may ever run beside itself, and its share of the jobs, one in so many.
+const EXCLUSIVE: &str = "demo-exclusive";
+const EXCLUSIVE_SHARE: u64 = 3;
+/// Who serves which queues.
+const WORKERS: [&str; 4] = ["ann", "bob", "cyd", "dov"];
+const QUEUES: [&[&str]; WORKERS.len()] = [&[QUEUE, EXCLUSIVE], &[QUEUE, EXCLUSIVE], &[QUEUE], &[EXCLUSIVE]];
+/// Who is killed; who is frozen past its lease and wakes as a zombie; who is frozen with exclusive jobs in hand, and never
+/// wakes again, because its guardian sees to it.
 const KILLED: usize = 1;
 const FROZEN: usize = 2;
+const CONDEMNED: usize = 3;
 /// Short, so that a rescue is seen within seconds.
 const LEASE: Duration = Duration::from_secs(2);
 /// Past the lease, with room for its rescue to be seen.
@@ -35,10 +42,10 @@ const FREEZE: Duration = Duration::from_secs(5);
 /// The whole demo's limit.
 const PATIENCE: Duration = Duration::from_secs(50);
 
-/// Watch jobs survive a SIGKILL and a freeze.
+/// Watch jobs survive a SIGKILL and two freezes.
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Starts a server on an embedded store, three workers and a thousand jobs; kills one worker, freezes another\npast its lease and wakes it again; then reads the workers' own logs and says which promises held.\n\nExamples:\n  tenure demo\n  tenure demo --json\n  tenure demo --keep ./demo-data"
+    after_help = "Starts a server on an embedded store, four workers and a thousand jobs, a third of them in an exclusive\nqueue; kills one worker, freezes two past their lease and wakes them again, as far as their guardians let\nthem; then reads the workers' own logs and says which promises held.\n\nExamples:\n  tenure demo\n  tenure demo --json\n  tenure demo --keep ./demo-data"
 )]
 pub(crate) struct Args {
     /// How many jobs.
@@ -85,18 +92,20 @@ async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
     ));
 
     let jobs = enqueue(&client, args.jobs).await?;
-    view.say(&format!("jobs     {} enqueued and durable", jobs.len()));
+    view.say(&format!(
+        "jobs     {} enqueued and durable, {} of them exclusive",
+        jobs.all.len(),
+        jobs.exclusive.len()
+    ));
 
     let logs: Vec<PathBuf> = WORKERS.iter().map(|name| home.join(format!("{name}.effects"))).collect();
     let exe = this_program()?;
     let mut workers = Vec::new();
-    for (name, log) in WORKERS.iter().zip(&logs) {
+    for ((name, queues), log) in WORKERS.iter().zip(QUEUES).zip(&logs) {
         let log = log.to_str().context("the directory's name is not UTF-8")?;
-        let mut process = Process::start(
-            &exe,
-            ["demo-worker", "--server", &server.url, "--queue", QUEUE, "--name", name, "--log", log],
-            &home.join(format!("{name}.log")),
-        )?;
+        let mut args = vec!["demo-worker", "--server", &server.url, "--name", name, "--log", log];
+        args.extend(queues.iter().flat_map(|queue| ["--queue", *queue]));
+        let mut process = Process::start(&exe, args, &home.join(format!("{name}.log")))?;
         process.line().await?;
         workers.push(process);
     }
@@ -105,38 +114,45 @@ async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
     let mut faults = Vec::new();
     let mut frozen_at = None;
     loop {
-        let queue =
-            client.queues().await?.queues.into_iter().find(|queue| queue.name == QUEUE).unwrap_or_default();
-        let done = queue.completed + queue.dead + queue.cancelled;
-        view.update(&queue, &logs);
+        let sum = sum(&client.queues().await?.queues);
+        let done = sum.completed + sum.dead + sum.cancelled;
+        view.update(&sum, &logs);
         // The faults come when a tenth and a fifth of the jobs are done, so that they hit the middle of the work.
         if faults.is_empty() && done >= args.jobs / 10 {
             faults.push(fault(&workers[KILLED], KILLED, Signal::KILL)?);
             view.mark(KILLED, "killed");
-            view.say(&format!("SIGKILL  {}: its jobs come back when their leases end", WORKERS[KILLED]));
+            view.say(&format!("SIGKILL  {}: its guardian stops what is left and says so", WORKERS[KILLED]));
         } else if faults.len() == 1 && done >= args.jobs / 5 {
-            faults.push(fault(&workers[FROZEN], FROZEN, Signal::STOP)?);
+            for worker in [FROZEN, CONDEMNED] {
+                faults.push(fault(&workers[worker], worker, Signal::STOP)?);
+                view.mark(worker, "frozen");
+            }
             frozen_at = Some(Instant::now());
-            view.mark(FROZEN, "frozen");
-            view.say(&format!("SIGSTOP  {}: frozen for {FREEZE:?}, past its leases", WORKERS[FROZEN]));
+            view.say(&format!("SIGSTOP  {}: frozen for {FREEZE:?}, past its lease", WORKERS[FROZEN]));
+            view.say(&format!(
+                "SIGSTOP  {}: holds exclusive jobs, so its guardian must end it before its lease is over",
+                WORKERS[CONDEMNED]
+            ));
         }
         if frozen_at.is_some_and(|at| at.elapsed() >= FREEZE) {
             workers[FROZEN].signal(Signal::CONT)?;
+            // Only a worker that its guardian forgot would still be there to hear this.
+            workers[CONDEMNED].signal(Signal::CONT)?;
             frozen_at = None;
             view.mark(FROZEN, "awake");
             view.say(&format!("SIGCONT  {}: awake, and wrong about what it holds", WORKERS[FROZEN]));
         }
-        let woken = faults.len() == 2 && frozen_at.is_none();
+        let woken = faults.len() == 3 && frozen_at.is_none();
         if woken && done == args.jobs {
             break;
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
-    let dead =
-        client.queues().await?.queues.iter().find(|queue| queue.name == QUEUE).map_or(0, |queue| queue.dead);
+    let dead = sum(&client.queues().await?.queues).dead;
     // Draining lets the woken worker report what it wrongly believes it holds, and be refused.
     for (number, process) in workers.iter_mut().enumerate() {
         if number != KILLED {
+            // The condemned one is gone as a rule; then this reaches nobody.
             process.signal(Signal::TERM)?;
         }
         process.ended().await?;
@@ -150,17 +166,38 @@ async fn perform(args: &Args, home: &Path, output: &Output) -> Result<Verdict> {
 
 fn fault(process: &Process, worker: usize, signal: Signal) -> Result<Fault> {
     process.signal(signal)?;
-    Ok(Fault { worker, nanos: SystemClock.monotonic().as_nanos() })
+    let nanos = SystemClock.monotonic().as_nanos();
+    Ok(Fault { worker, nanos, is_crash: signal == Signal::KILL })
 }
 
-async fn enqueue(client: &Client, count: u64) -> Result<Vec<JobId>> {
+/// The counts of both queues together.
+fn sum(queues: &[wire::Queue]) -> wire::Queue {
+    queues.iter().fold(wire::Queue::default(), |sum, queue| wire::Queue {
+        available: sum.available + queue.available,
+        scheduled: sum.scheduled + queue.scheduled,
+        running: sum.running + queue.running,
+        completed: sum.completed + queue.completed,
+        cancelled: sum.cancelled + queue.cancelled,
+        dead: sum.dead + queue.dead,
+        ..sum
+    })
+}
+
+async fn enqueue(client: &Client, count: u64) -> Result<Jobs> {
+    let set =
+        wire::SetQueueRequest { name: EXCLUSIVE.to_owned(), exclusive: Some(true), ..Default::default() };
+    client.set_queue(set).await?;
+    let is_exclusive = |number: u64| number.is_multiple_of(EXCLUSIVE_SHARE);
+    // Of different lengths, so that workers do not end all their jobs at once and have some in hand when a fault comes.
     let job = |number| wire::NewJob {
-        queue: QUEUE.to_owned(),
+        queue: if is_exclusive(number) { EXCLUSIVE } else { QUEUE }.to_owned(),
         kind: "work".to_owned(),
-        payload: rpc::convert::payload(&format!("{{\"number\":{number}}}")),
+        payload: rpc::convert::payload(&format!("{{\"work_ms\":{}}}", 50 + number * 37 % 100)),
         ..Default::default()
     };
     let request = wire::EnqueueRequest { jobs: (0..count).map(job).collect(), ..Default::default() };
     let response = client.enqueue(request).await?;
-    response.jobs.iter().map(|job| Ok(job.id.parse::<JobId>()?)).collect()
+    let all = response.jobs.iter().map(|job| Ok(job.id.parse::<JobId>()?)).collect::<Result<Vec<_>>>()?;
+    let exclusive = (0..).zip(&all).filter(|(number, _)| is_exclusive(*number)).map(|(_, id)| *id).collect();
+    Ok(Jobs { all, exclusive })
 }

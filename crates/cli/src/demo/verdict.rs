@@ -16,6 +16,16 @@ pub(crate) struct Fault {
     pub(crate) worker: usize,
     /// When, on the logs' clock.
     pub(crate) nanos: u64,
+    /// It was killed.
+    pub(crate) is_crash: bool,
+}
+
+/// What was enqueued.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Jobs {
+    pub(crate) all: Vec<JobId>,
+    /// Those of them in the exclusive queue.
+    pub(crate) exclusive: BTreeSet<JobId>,
 }
 
 /// The figures of one run.
@@ -37,11 +47,22 @@ pub(crate) struct Verdict {
     /// From the fault to the new start.
     pub(crate) rescue_ms_p50: u64,
     pub(crate) rescue_ms_p99: u64,
+    /// The same for the worker that was killed: its guardian says so.
+    pub(crate) crash_rescue_ms_p50: u64,
+    pub(crate) crash_rescue_ms_p99: u64,
+    /// Jobs of the exclusive queue.
+    pub(crate) exclusive_jobs: usize,
+    /// How often two copies of an exclusive job ran at the same time.
+    pub(crate) overlapping_runs: usize,
+    /// Hand-overs of exclusive jobs, and the shortest time between the old copy's last sign and the new one's start.
+    pub(crate) exclusive_hand_overs: usize,
+    pub(crate) hand_over_margin_ms_min: f64,
 }
 
 impl Verdict {
     /// Judges the logs, one for each worker.
-    pub(crate) fn of(jobs: &[JobId], dead: usize, logs: &[Vec<Entry>], faults: &[Fault]) -> Verdict {
+    pub(crate) fn of(jobs: &Jobs, dead: usize, logs: &[Vec<Entry>], faults: &[Fault]) -> Verdict {
+        let Jobs { all: jobs, exclusive } = jobs;
         let mut effects: BTreeMap<(JobId, Fence), usize> = BTreeMap::new();
         let mut accepted: BTreeMap<JobId, usize> = BTreeMap::new();
         let mut refused = 0;
@@ -50,11 +71,14 @@ impl Verdict {
                 What::Effect => *effects.entry((entry.job, entry.fence)).or_default() += 1,
                 What::Accept => *accepted.entry(entry.job).or_default() += 1,
                 What::Refuse => refused += 1,
-                What::Start | What::Lost => {}
+                What::Start | What::Tick | What::Lost => {}
             }
         }
         let with_effect: BTreeSet<JobId> = effects.keys().map(|(job, _)| *job).collect();
         let rescues = rescue_times(logs, faults);
+        let crashes: Vec<Fault> = faults.iter().filter(|fault| fault.is_crash).copied().collect();
+        let crash_rescues = rescue_times(logs, &crashes);
+        let margins = hand_over_margins(logs, exclusive);
         Verdict {
             jobs: jobs.len(),
             // A worker that is killed between the server's acceptance and its own note leaves no `accept` line, so the
@@ -68,6 +92,12 @@ impl Verdict {
             rescues: rescues.len(),
             rescue_ms_p50: millis(&rescues, 50),
             rescue_ms_p99: millis(&rescues, 99),
+            crash_rescue_ms_p50: millis(&crash_rescues, 50),
+            crash_rescue_ms_p99: millis(&crash_rescues, 99),
+            exclusive_jobs: exclusive.len(),
+            overlapping_runs: margins.iter().filter(|nanos| **nanos < 0).count(),
+            exclusive_hand_overs: margins.len(),
+            hand_over_margin_ms_min: margins.first().map_or(0.0, |nanos| *nanos as f64 / 1e6),
         }
     }
 
@@ -87,6 +117,14 @@ impl Verdict {
             self.stale_writes_accepted == 0,
             format!("{} jobs were finished twice", self.stale_writes_accepted),
         );
+        must(
+            self.overlapping_runs == 0,
+            format!("{} times two copies of an exclusive job ran at once", self.overlapping_runs),
+        );
+        must(
+            self.exclusive_hand_overs > 0,
+            "no exclusive job changed hands, so nothing was shown".to_owned(),
+        );
         must(self.rescues > 0, "no job was rescued, so nothing was shown".to_owned());
         must(self.stale_writes_refused > 0, "no stale write was seen, so nothing was shown".to_owned());
         broken
@@ -104,7 +142,7 @@ fn rescue_times(logs: &[Vec<Entry>], faults: &[Fault]) -> Vec<u64> {
     for fault in faults {
         let before = || logs[fault.worker].iter().filter(|entry| entry.nanos <= fault.nanos);
         let ended: BTreeSet<(JobId, Fence)> = before()
-            .filter(|entry| entry.what != What::Start)
+            .filter(|entry| !matches!(entry.what, What::Start | What::Tick))
             .map(|entry| (entry.job, entry.fence))
             .collect();
         for held in
@@ -120,6 +158,23 @@ fn rescue_times(logs: &[Vec<Entry>], faults: &[Fault]) -> Vec<u64> {
     }
     times.sort_unstable();
     times
+}
+
+/// For each exclusive job that was run more than once: from the last sign of each run to the first of the next, sorted, in
+/// nanoseconds; negative where they overlap.
+fn hand_over_margins(logs: &[Vec<Entry>], exclusive: &BTreeSet<JobId>) -> Vec<i64> {
+    let mut runs: BTreeMap<(JobId, Fence), (u64, u64)> = BTreeMap::new();
+    let at_work = |entry: &&Entry| matches!(entry.what, What::Start | What::Tick | What::Effect);
+    for entry in logs.iter().flatten().filter(at_work).filter(|entry| exclusive.contains(&entry.job)) {
+        let (first, last) = runs.entry((entry.job, entry.fence)).or_insert((entry.nanos, entry.nanos));
+        *first = entry.nanos.min(*first);
+        *last = entry.nanos.max(*last);
+    }
+    let runs: Vec<_> = runs.into_iter().collect();
+    let pairs = runs.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0);
+    let mut margins: Vec<i64> = pairs.map(|pair| pair[1].1.0 as i64 - pair[0].1.1 as i64).collect();
+    margins.sort_unstable();
+    margins
 }
 
 /// In milliseconds, of sorted nanoseconds.
@@ -139,42 +194,55 @@ mod tests {
         Entry { what, job: job(number), fence: Fence::new(fence), nanos: millis * 1_000_000 }
     }
 
-    /// Two jobs; worker 0 is frozen at 150 ms with job 2 in hand, worker 1 takes it over.
-    fn good_run() -> (Vec<JobId>, Vec<Vec<Entry>>, Vec<Fault>) {
+    /// Two jobs and an exclusive one; worker 0 is frozen at 150 ms with jobs 2 and 3 in hand, worker 1 takes them over.
+    fn good_run() -> (Jobs, Vec<Vec<Entry>>, Vec<Fault>) {
         use What::*;
         let frozen = vec![
             entry(Start, 1, 10, 100),
             entry(Effect, 1, 10, 120),
             entry(Accept, 1, 10, 121),
             entry(Start, 2, 11, 140),
+            entry(Start, 3, 20, 141),
+            entry(Tick, 3, 20, 149),
             entry(Effect, 2, 11, 9_000),
             entry(Refuse, 2, 11, 9_001),
         ];
-        let other =
-            vec![entry(Start, 2, 12, 2_150), entry(Effect, 2, 12, 2_200), entry(Accept, 2, 12, 2_201)];
-        (vec![job(1), job(2)], vec![frozen, other], vec![Fault { worker: 0, nanos: 150_000_000 }])
+        let other = vec![
+            entry(Start, 2, 12, 2_150),
+            entry(Effect, 2, 12, 2_200),
+            entry(Accept, 2, 12, 2_201),
+            entry(Start, 3, 21, 2_150),
+            entry(Effect, 3, 21, 2_250),
+            entry(Accept, 3, 21, 2_251),
+        ];
+        let jobs = Jobs { all: vec![job(1), job(2), job(3)], exclusive: [job(3)].into() };
+        (jobs, vec![frozen, other], vec![Fault { worker: 0, nanos: 150_000_000, is_crash: false }])
     }
 
     #[test]
     fn a_good_run_breaks_nothing() {
         let (jobs, logs, faults) = good_run();
         let verdict = Verdict::of(&jobs, 0, &logs, &faults);
-        assert_eq!((verdict.completed, verdict.rescues, verdict.rescue_ms_p50), (2, 1, 2_000));
+        assert_eq!((verdict.completed, verdict.rescues, verdict.rescue_ms_p50), (3, 2, 2_000));
+        assert_eq!((verdict.exclusive_hand_overs, verdict.hand_over_margin_ms_min), (1, 2_001.0));
+        assert_eq!(verdict.crash_rescue_ms_p99, 0, "nobody was killed");
         assert_eq!(verdict.broken(), Vec::<String>::new());
     }
 
     #[test]
     fn each_broken_promise_is_named() {
-        let check = |expected: &str, change: fn(&mut Vec<JobId>, &mut Vec<Vec<Entry>>)| {
+        let check = |expected: &str, change: fn(&mut Jobs, &mut Vec<Vec<Entry>>)| {
             let (mut jobs, mut logs, faults) = good_run();
             change(&mut jobs, &mut logs);
             let broken = Verdict::of(&jobs, 0, &logs, &faults).broken();
             assert!(broken.iter().any(|words| words.contains(expected)), "{expected:?} not in {broken:?}");
         };
-        check("lost", |jobs, _| jobs.push(job(3)));
+        check("lost", |jobs, _| jobs.all.push(job(4)));
+        check("ran at once", |_, logs| logs[0].push(entry(What::Tick, 3, 20, 2_151)));
+        check("no exclusive job changed hands", |jobs, _| jobs.exclusive.clear());
         check("effect twice", |_, logs| logs[1].push(entry(What::Effect, 2, 12, 2_300)));
-        check("finished twice", |_, logs| logs[0][5].what = What::Accept);
-        check("no job was rescued", |_, logs| logs[1].remove(0).what = What::Lost);
-        check("no stale write", |_, logs| logs[0].truncate(5));
+        check("finished twice", |_, logs| logs[0][7].what = What::Accept);
+        check("no job was rescued", |_, logs| logs[1].retain(|entry| entry.what != What::Start));
+        check("no stale write", |_, logs| logs[0].truncate(7));
     }
 }

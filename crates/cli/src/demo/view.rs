@@ -78,8 +78,11 @@ impl View {
         for ((line, log), condition) in self.workers.iter().zip(logs).zip(&self.conditions) {
             let Ok(entries) = effects::read(log) else { continue };
             let count = |what| entries.iter().filter(|entry| entry.what == what).count();
-            let ended: BTreeSet<_> =
-                entries.iter().filter(|e| e.what != What::Start).map(|e| (e.job, e.fence)).collect();
+            let ended: BTreeSet<_> = entries
+                .iter()
+                .filter(|e| !matches!(e.what, What::Start | What::Tick))
+                .map(|e| (e.job, e.fence))
+                .collect();
             let held: Vec<String> = entries
                 .iter()
                 .filter(|e| e.what == What::Start && !ended.contains(&(e.job, e.fence)))
@@ -114,6 +117,14 @@ pub(super) fn verdict(verdict: &Verdict) -> String {
         ("stale writes refused", verdict.stale_writes_refused.to_string()),
         ("rescues", verdict.rescues.to_string()),
         ("rescue time p50 / p99", format!("{} / {} ms", verdict.rescue_ms_p50, verdict.rescue_ms_p99)),
+        (
+            "after the SIGKILL p50 / p99",
+            format!("{} / {} ms", verdict.crash_rescue_ms_p50, verdict.crash_rescue_ms_p99),
+        ),
+        ("exclusive jobs", verdict.exclusive_jobs.to_string()),
+        ("exclusive hand-overs", verdict.exclusive_hand_overs.to_string()),
+        ("overlapping runs of those", verdict.overlapping_runs.to_string()),
+        ("least hand-over margin", format!("{:.1} ms", verdict.hand_over_margin_ms_min)),
     ];
     let mut text = String::from("\nFrom the workers' own logs:\n");
     for (what, figure) in rows {

@@ -2,8 +2,13 @@
 //! frozen.
 
 mod demo;
+mod exclusive;
+mod exclusive_inside;
 mod exec;
+mod fencing;
 mod offline;
+mod postgres;
+mod proxy;
 mod server_faults;
 mod support;
 mod talk;

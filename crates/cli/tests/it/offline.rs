@@ -100,6 +100,12 @@ fn usage_errors_exit_2_and_say_what_is_wrong() {
         (&["worker", "--queue", "a", "--concurrency", "0", "--", "cat"], "--concurrency"),
         (&["worker", "--queue", "a", "--", "no-such-command"], "cannot find the command \"no-such-command\""),
         (&["worker", "--queue", "a", "--grace", "1s", "--", "cat"], "does not fit in the grace"),
+        (&["worker", "--queue", "a", "--isolation", "jail", "--", "cat"], "choose auto, namespace or groups"),
+        (
+            &["worker", "--queue", "a", "--exclusive", "--lease", "10s", "--", "cat"],
+            "lease of 10s is too short for exclusive queues",
+        ),
+        (&["queues", "set", "mail", "--exclusive=maybe"], "possible values: true, false"),
         (&["enqueue"], "QUEUE"),
         (&["enqueue", "a b"], "queue name must not contain ' '"),
         (&["enqueue", "q", "--delay", "-1s"], "is negative"),

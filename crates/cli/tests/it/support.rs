@@ -46,21 +46,23 @@ impl Fleet {
         self.server = serve(&self.home, &self.flags).await;
     }
 
-    /// Starts a worker that writes an effect log and echoes it.
+    /// Starts a worker that writes an effect log, without a guardian: its lease alone speaks for it.
     pub(crate) async fn worker(&mut self, name: &str, more: &[&str]) -> Process {
+        self.guarded_worker(name, &[&["--unguarded"], more].concat()).await
+    }
+
+    /// The same with a guardian.
+    pub(crate) async fn guarded_worker(&mut self, name: &str, more: &[&str]) -> Process {
+        let server = self.server.url.clone();
+        self.worker_at(&server, name, more).await
+    }
+
+    /// The same, with the server at another address.
+    pub(crate) async fn worker_at(&mut self, server: &str, name: &str, more: &[&str]) -> Process {
         let log = self.home.path().join(format!("{name}.effects"));
         let log_text = log.to_str().expect("a UTF-8 path");
-        let mut args = vec![
-            "demo-worker",
-            "--server",
-            &self.server.url,
-            "--queue",
-            "q",
-            "--name",
-            name,
-            "--log",
-            log_text,
-        ];
+        let mut args =
+            vec!["demo-worker", "--server", server, "--queue", "q", "--name", name, "--log", log_text];
         args.extend(more);
         let mut process =
             Process::start(tenure(), args, &self.home.path().join(format!("{name}.log"))).expect("it starts");

@@ -33,7 +33,7 @@ impl Ledger {
                 }
                 self.pulse.mismatched(now, &beat);
             }
-            Answer::Inactive { .. } => self.lose_all(),
+            Answer::Inactive { .. } => self.lose_all(now),
             Answer::NotOwner { address } => self.outputs.push_back(Output::MoveTo { address }),
             Answer::Later { retry_after, .. } => self.pulse.wait(now, retry_after, self.instance.nonce()),
         }
@@ -49,12 +49,18 @@ impl Ledger {
             self.outputs.push_back(Output::Registered { lease: ack.lease });
         }
         self.bound.acknowledge(beat.change);
+        if self.has(Mutation::StartsOnHeartbeat) {
+            self.binds_to_repeat().into_iter().for_each(|bind| self.begin_if_waiting(now, bind.hold));
+        }
+        if self.has(Mutation::RenewalRevives) {
+            self.jobs.spare_all();
+        }
         if ack.resync {
             self.instance.owe_full();
         }
         self.pulse.accepted(now, beat, ack.resync);
         for stop in ack.stops {
-            self.obey(stop);
+            self.obey(now, stop);
         }
         if ack.drain && !self.is_drain_ordered {
             self.is_drain_ordered = true;
@@ -63,12 +69,20 @@ impl Ledger {
     }
 
     /// The key is dead by the registry's word, and with it every claim under it.
-    fn lose_all(&mut self) {
+    fn lose_all(&mut self, now: Instant) {
+        let owes_farewell = self.instance.is_registered() && !self.phase.has_taken_leave();
+        self.stop_all(now, StopReason::Lost);
+        self.disown_exclusive();
         self.instance.inactivate();
         self.drop_stream();
         self.bound.clear();
         self.notes.clear();
-        self.stop_all(StopReason::Lost);
+        if owes_farewell {
+            let is_early = self.has(Mutation::FarewellsEarly);
+            let running = self.jobs.holds().filter(|_| !is_early).collect();
+            self.farewells.owe(self.key().clone(), running);
+            self.say_farewells();
+        }
         if !self.terms.report_lost {
             let refused = self.reports.drop_all();
             self.outputs

@@ -129,6 +129,11 @@ impl BoundSet {
         Some((binds, unbinds))
     }
 
+    /// How it was mentioned, if it was.
+    pub(super) fn told_as(&self, hold: Hold) -> Option<Change> {
+        self.told.get(&hold).map(|change| Change { hold, change: *change })
+    }
+
     /// What was mentioned, in full.
     pub(super) fn told(&self) -> Vec<Hold> {
         self.told.keys().copied().collect()

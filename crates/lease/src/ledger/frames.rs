@@ -7,7 +7,7 @@ use super::drain::Phase;
 use super::machine::Ledger;
 use super::stream::Stream;
 use super::{LeaveNote, Transmit};
-use crate::message::Heartbeat;
+use crate::message::{Change, Heartbeat};
 
 /// Most reports, progress notes or signs in one frame; the rest waits for the next one.
 const FRAME_ENTRIES_MAX: usize = 1000;
@@ -33,7 +33,7 @@ impl Ledger {
     /// Everything that can be said now, in one frame. Call until `None`, and only if the frame can be sent at once: its
     /// heartbeat counts from `now`. May queue outputs, since it notices when the lease is over.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
-        self.lapse_if_over(now);
+        self.catch_up(now);
         self.stream.as_ref()?;
         let mut transmit = if self.may_speak() { self.speak(now) } else { Transmit::default() };
         if self.is_heartbeat_due(now) {
@@ -47,7 +47,7 @@ impl Ledger {
             credits: self.credits_due(),
             draining: self.withdraws(),
             heartbeat: None,
-            binds: self.bound.tell_due(now),
+            binds: self.binds(now),
             beats: self.jobs.take_signs(now, FRAME_ENTRIES_MAX),
             reports: self.reports.take_unsent(FRAME_ENTRIES_MAX, FRAME_BYTES_MAX),
             notes: self.take_notes(),
@@ -65,6 +65,13 @@ impl Ledger {
             });
         }
         transmit
+    }
+
+    /// Binds that do not wait for a heartbeat, or that a heartbeat has not settled.
+    fn binds(&mut self, now: Instant) -> Vec<Change> {
+        let mut binds = if self.is_heartbeat_due(now) { self.binds_to_repeat() } else { Vec::new() };
+        binds.extend(self.bound.tell_due(now));
+        binds
     }
 
     fn heartbeat(&mut self, now: Instant) -> (u64, Heartbeat) {

@@ -4,18 +4,20 @@ use std::time::Duration;
 
 use model::{Instant, Outcome, Retry};
 
+use super::kill_clock::{Ending, KillClock};
 use super::signs::Signs;
 use super::{Ended, Grant, StopReason};
 
 #[derive(Debug)]
 pub(super) struct Held {
+    is_exclusive: bool,
     timeout: Option<Duration>,
+    heartbeat_timeout: Option<Duration>,
     /// When to tell the handler that it ran too long; gone once it was told.
     timeout_at: Option<Instant>,
-    /// When to end the task that was told so; gone once that was ordered.
-    abort_at: Option<Instant>,
     signs: Option<Signs>,
     stop: Option<StopReason>,
+    ending: Ending,
 }
 
 /// What became due for a job.
@@ -25,24 +27,39 @@ pub(super) enum Due {
     Stop(StopReason),
     /// End its task.
     Abort,
+    /// End the process with it.
+    Doom,
     /// Tell the server that it gets on.
     Sign,
 }
 
 impl Held {
-    /// A job that starts now.
-    pub(super) fn new(grant: &Grant, now: Instant) -> Self {
+    /// A job that was assigned; nothing counts before it has begun.
+    pub(super) fn new(grant: &Grant) -> Self {
         Held {
+            is_exclusive: grant.exclusive,
             timeout: grant.timeout,
-            timeout_at: grant.timeout.map(|timeout| now + timeout),
-            abort_at: None,
-            signs: grant.heartbeat_timeout.map(|timeout| Signs::new(timeout, now)),
+            heartbeat_timeout: grant.heartbeat_timeout,
+            timeout_at: None,
+            signs: None,
             stop: None,
+            ending: Ending::Open,
         }
     }
 
-    /// Notes why the handler must stop; whether that is news. The first reason stays, but a loss overrides all.
-    pub(super) fn stop(&mut self, reason: StopReason) -> bool {
+    /// Its handler starts now.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.timeout_at = self.timeout.map(|timeout| now + timeout);
+        self.signs = self.heartbeat_timeout.map(|timeout| Signs::new(timeout, now));
+    }
+
+    /// Notes why the handler must stop; whether that is news. The first reason stays, but a loss overrides all. From the
+    /// first one on an exclusive job has its end set, whatever its handler does; an ordinary one only if it showed that it
+    /// does not end by itself.
+    pub(super) fn stop(&mut self, now: Instant, reason: StopReason, clock: KillClock) -> bool {
+        if self.is_exclusive || matches!(reason, StopReason::TimedOut | StopReason::Wedged) {
+            self.ending.set(clock.abort_at(now, self.is_exclusive));
+        }
         let is_news = match self.stop {
             None => true,
             Some(known) => reason == StopReason::Lost && known != StopReason::Lost,
@@ -53,25 +70,40 @@ impl Held {
         is_news
     }
 
+    /// It is not ours any more, and its handler need not be told.
+    pub(super) fn lose(&mut self) {
+        self.stop = Some(StopReason::Lost);
+    }
+
+    /// Its task must be ended now.
+    pub(super) fn abort(&mut self, now: Instant) {
+        self.ending.hasten(now);
+    }
+
+    /// Takes its end back.
+    pub(super) fn spare(&mut self) {
+        self.ending = Ending::Open;
+    }
+
     /// The handler's signs, if it must give any and someone is interested.
     pub(super) fn signs(&mut self) -> Option<&mut Signs> {
         if self.is_lost() { None } else { self.signs.as_mut() }
     }
 
     /// Tells what is due. Limits count for lost and cancelled jobs too: their handlers still take a slot.
-    pub(super) fn check(&mut self, now: Instant, kill_wait: Duration, mut due: impl FnMut(Due)) {
+    pub(super) fn check(&mut self, now: Instant, clock: KillClock, mut due: impl FnMut(Due)) {
         let ran_too_long = self.timeout_at.take_if(|at| *at <= now).is_some();
         let is_wedged = self.signs.as_mut().is_some_and(|signs| signs.wedge_if_silent(now));
         for (is_so, reason) in [(ran_too_long, StopReason::TimedOut), (is_wedged, StopReason::Wedged)] {
-            if is_so {
-                self.abort_at.get_or_insert(now + kill_wait);
-                if self.stop(reason) {
-                    due(Due::Stop(reason));
-                }
+            if is_so && self.stop(now, reason, clock) {
+                due(Due::Stop(reason));
             }
         }
-        if self.abort_at.take_if(|at| *at <= now).is_some() {
+        if self.ending.aborts(now, clock.doom_wait(self.is_exclusive)) {
             due(Due::Abort);
+        }
+        if self.ending.dooms(now) {
+            due(Due::Doom);
         }
         if self.signs().is_some_and(|signs| signs.queue_if_due(now)) {
             due(Due::Sign);
@@ -103,6 +135,10 @@ impl Held {
         })
     }
 
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.is_exclusive
+    }
+
     pub(super) fn is_lost(&self) -> bool {
         self.stop == Some(StopReason::Lost)
     }
@@ -110,7 +146,7 @@ impl Held {
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         let wedge_at = self.signs.as_ref().and_then(Signs::wedge_at);
         let sign_at = self.signs.as_ref().filter(|_| !self.is_lost()).and_then(Signs::send_at);
-        [self.timeout_at, self.abort_at, wedge_at, sign_at].into_iter().flatten().min()
+        [self.timeout_at, self.ending.next_deadline(), wedge_at, sign_at].into_iter().flatten().min()
     }
 
     fn timed_out(&self) -> String {

@@ -124,4 +124,12 @@ impl Instance {
             Standing::Fresh | Standing::Over => None,
         }
     }
+
+    /// The lease that was granted last.
+    pub(super) fn lease(&self) -> Option<Duration> {
+        match self.standing {
+            Standing::Registered { lease, .. } => Some(lease),
+            Standing::Fresh | Standing::Over => None,
+        }
+    }
 }

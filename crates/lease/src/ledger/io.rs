@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::{Fence, Hold, Nonce, Outcome, Report, Retry, WorkerKey};
 
-use crate::clock_rule::RateError;
+use crate::clock_rule::{RateError, Stopping};
 use crate::message::{Answer, Change, Generation, Heartbeat, Profile, Stop};
 
 /// The worker's terms, fixed for its life.
@@ -17,8 +17,9 @@ pub struct Terms {
     pub lease: Duration,
     /// The assumed clock-rate error.
     pub rate_error: RateError,
-    /// From telling a handler to stop to ending its task.
-    pub kill_wait: Duration,
+    /// From telling a handler to stop to ending its task, and how long that may take. Exclusive jobs are stopped by it
+    /// before the lease is over; the profile's `stop_within` says whether the worker can do that for certain.
+    pub stopping: Stopping,
     /// Send reports of jobs that are known to be lost, too. The server refuses them.
     pub report_lost: bool,
 }
@@ -97,8 +98,9 @@ pub struct Grant {
     pub timeout: Option<Duration>,
     /// The handler must say that it gets on at least this often.
     pub heartbeat_timeout: Option<Duration>,
-    /// Bind it at once, not only with the next heartbeat.
-    pub binds_at_once: bool,
+    /// At most one copy of it may run: bind it at once, start it only when the bind is acknowledged, stop it before the
+    /// lease is over, report it only when it has ended for certain.
+    pub exclusive: bool,
     /// Whom this start is for.
     pub start: Start,
 }
@@ -173,7 +175,7 @@ pub enum KeyEnd {
 /// Do this for me.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Start the handler of the job that was just assigned.
+    /// Start the handler of this job, which was assigned just now or, if it is exclusive, some time ago.
     Start {
         /// Which.
         hold: Hold,
@@ -185,12 +187,26 @@ pub enum Output {
         /// Why.
         reason: StopReason,
     },
-    /// End the handler's task.
+    /// End the handler's task. It counts as running until [`Input::Finished`].
     Abort {
         /// Which.
         hold: Hold,
     },
-    /// A handler's end was booked; `None` when it is not reported because the job was lost.
+    /// The task of an exclusive job did not end although it was aborted: end this process with everything it runs, now.
+    Doom {
+        /// Which.
+        hold: Hold,
+    },
+    /// Nothing that ran under this key, which the registry declared over, runs any more: tell the servers, so that what
+    /// waits for that can go on. Worth trying until its lease would be over anyway.
+    Farewell {
+        /// The key that is over.
+        key: WorkerKey,
+        /// Which process.
+        nonce: Nonce,
+    },
+    /// A handler's end was booked, or an exclusive job was given up before its start; `None` when it is not reported
+    /// because the job was lost.
     Ended {
         /// Which.
         hold: Hold,

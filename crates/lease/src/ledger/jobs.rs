@@ -4,12 +4,12 @@
 //! look puts it right.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use model::{Fence, Hold, Instant};
 
 use super::StopReason;
 use super::held::{Due, Held};
+use super::kill_clock::KillClock;
 
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
@@ -17,6 +17,12 @@ pub(super) struct Jobs {
     agenda: BTreeSet<(Instant, Hold)>,
     /// Jobs whose latest sign is to be sent.
     signs: BTreeSet<Hold>,
+    /// Exclusive jobs that may have to be told to stop when the lease nears its end, waiting ones included.
+    exclusive: BTreeSet<Hold>,
+    /// Exclusive jobs that wait for their start.
+    waiting: BTreeSet<Hold>,
+    /// Exclusive jobs that run although their key is over.
+    outlived: BTreeSet<Hold>,
 }
 
 #[derive(Debug)]
@@ -27,9 +33,22 @@ struct Entry {
 }
 
 impl Jobs {
+    /// A job that is still to begin.
     pub(super) fn insert(&mut self, hold: Hold, held: Held) {
+        if held.is_exclusive() {
+            self.exclusive.insert(hold);
+            self.waiting.insert(hold);
+        }
         self.held.insert(hold, Entry { held, look_at: None });
-        self.put_on_agenda(hold);
+    }
+
+    /// Its handler starts.
+    pub(super) fn begin(&mut self, now: Instant, hold: Hold) {
+        self.waiting.remove(&hold);
+        if let Some(entry) = self.held.get_mut(&hold) {
+            entry.held.begin(now);
+            self.put_on_agenda(hold);
+        }
     }
 
     pub(super) fn remove(&mut self, hold: Hold) -> Option<Held> {
@@ -38,17 +57,52 @@ impl Jobs {
             self.agenda.remove(&(at, hold));
         }
         self.signs.remove(&hold);
+        if entry.held.is_exclusive() {
+            self.exclusive.remove(&hold);
+            self.waiting.remove(&hold);
+            self.outlived.remove(&hold);
+        }
         Some(entry.held)
     }
 
     /// Notes why a handler must stop; whether that is news to it.
-    pub(super) fn stop(&mut self, hold: Hold, reason: StopReason) -> bool {
-        self.held.get_mut(&hold).is_some_and(|entry| entry.held.stop(reason))
+    pub(super) fn stop(&mut self, now: Instant, hold: Hold, reason: StopReason, clock: KillClock) -> bool {
+        let Some(entry) = self.held.get_mut(&hold) else { return false };
+        let is_news = entry.held.stop(now, reason, clock);
+        self.exclusive.remove(&hold);
+        self.put_on_agenda(hold);
+        is_news
     }
 
-    /// Notes why every handler must stop; those to whom that is news.
-    pub(super) fn stop_all(&mut self, reason: StopReason) -> Vec<Hold> {
-        self.held.iter_mut().filter_map(|(hold, entry)| entry.held.stop(reason).then_some(*hold)).collect()
+    /// The tasks of all must be ended now.
+    pub(super) fn abort_all(&mut self, now: Instant) {
+        for hold in self.holds().collect::<Vec<_>>() {
+            if let Some(entry) = self.held.get_mut(&hold) {
+                entry.held.abort(now);
+                self.put_on_agenda(hold);
+            }
+        }
+    }
+
+    /// Their key is over: exclusive jobs are not ours any more. All that run.
+    pub(super) fn outlive_key(&mut self) -> Vec<Hold> {
+        for (hold, entry) in self.held.iter_mut().filter(|(_, entry)| entry.held.is_exclusive()) {
+            entry.held.lose();
+            self.outlived.insert(*hold);
+        }
+        self.outlived.iter().copied().collect()
+    }
+
+    /// An exclusive job is not looked after any more.
+    pub(super) fn overlook(&mut self, hold: Hold) {
+        self.exclusive.remove(&hold);
+    }
+
+    /// Nobody's end is set any more.
+    pub(super) fn spare_all(&mut self) {
+        for entry in self.held.values_mut() {
+            entry.held.spare();
+        }
     }
 
     /// A handler says that it gets on.
@@ -89,14 +143,14 @@ impl Jobs {
     }
 
     /// Tells what is due for whom.
-    pub(super) fn check(&mut self, now: Instant, kill_wait: Duration, mut due: impl FnMut(Hold, Due)) {
+    pub(super) fn check(&mut self, now: Instant, clock: KillClock, mut due: impl FnMut(Hold, Due)) {
         while let Some(&(at, hold)) = self.agenda.first()
             && at <= now
         {
             self.agenda.pop_first();
             let Some(entry) = self.held.get_mut(&hold) else { continue };
             entry.look_at = None;
-            entry.held.check(now, kill_wait, |what| {
+            entry.held.check(now, clock, |what| {
                 if what == Due::Sign {
                     self.signs.insert(hold);
                 } else {
@@ -122,6 +176,27 @@ impl Jobs {
     /// Whether it is held and may still be ours.
     pub(super) fn is_live(&self, hold: Hold) -> bool {
         self.held.get(&hold).is_some_and(|entry| !entry.held.is_lost())
+    }
+
+    pub(super) fn is_waiting(&self, hold: Hold) -> bool {
+        self.waiting.contains(&hold)
+    }
+
+    pub(super) fn waiting(&self) -> Vec<Hold> {
+        self.waiting.iter().copied().collect()
+    }
+
+    /// Exclusive jobs that may have to be told to stop.
+    pub(super) fn exclusive(&self) -> Vec<Hold> {
+        self.exclusive.iter().copied().collect()
+    }
+
+    pub(super) fn has_outlived(&self) -> bool {
+        !self.outlived.is_empty()
+    }
+
+    pub(super) fn has_exclusive(&self) -> bool {
+        !self.exclusive.is_empty()
     }
 
     pub(super) fn has_signs(&self) -> bool {

@@ -9,6 +9,7 @@ use model::{Hold, Instant, Nonce, Outcome, WorkerKey};
 
 use super::bound::BoundSet;
 use super::drain::Phase;
+use super::farewell::Farewells;
 use super::held::{Due, Held};
 use super::instance::Instance;
 use super::jobs::Jobs;
@@ -34,6 +35,7 @@ pub struct Ledger {
     pub(super) jobs: Jobs,
     pub(super) bound: BoundSet,
     pub(super) reports: Reports,
+    pub(super) farewells: Farewells,
     pub(super) notes: BTreeMap<Hold, Bytes>,
     pub(super) phase: Phase,
     pub(super) is_drain_ordered: bool,
@@ -54,6 +56,7 @@ impl Ledger {
             jobs: Jobs::default(),
             bound: BoundSet::default(),
             reports: Reports::default(),
+            farewells: Farewells::default(),
             notes: BTreeMap::new(),
             phase: Phase::Serving,
             is_drain_ordered: false,
@@ -70,20 +73,20 @@ impl Ledger {
     /// Something happened.
     pub fn handle(&mut self, now: Instant, input: Input) {
         // First of all: a process that was stopped must not act on a lease that ended meanwhile.
-        self.lapse_if_over(now);
+        self.catch_up(now);
         match input {
             Input::Connected { generation } => self.connect(now, generation),
             Input::Disconnected => self.drop_stream(),
             Input::Rekeyed { key } => self.rekey(now, key),
             Input::Assigned(grant) => self.assign(now, grant),
             Input::HeartbeatAnswered { number, answer } => self.hear(now, number, answer),
-            Input::Bound(holds) => self.bound.acknowledge_binds(&holds),
-            Input::Stopped(stop) => self.obey(stop),
+            Input::Bound(holds) => self.confirm(now, &holds),
+            Input::Stopped(stop) => self.obey(now, stop),
             Input::Finished { hold, ended } => self.finish(hold, ended),
             Input::ReportAnswered { hold, answer } => self.settle(hold, answer),
             Input::Noted { hold, note } => self.note(now, hold, note),
             Input::Beaten { hold } => self.jobs.sign(now, hold),
-            Input::Drain { grace } => self.phase.drain(now, grace, self.terms.kill_wait),
+            Input::Drain { grace } => self.drain(now, grace),
             Input::Left => self.phase.left(),
         }
         self.advance_phase(now);
@@ -93,27 +96,23 @@ impl Ledger {
     pub fn next_deadline(&self) -> Option<Instant> {
         let pulse_at = self.stream.as_ref().and_then(|_| self.pulse.next_deadline());
         let bind_at = if self.may_speak() { self.bound.next_deadline() } else { None };
-        let deadlines =
-            [pulse_at, bind_at, self.lapse_at(), self.jobs.next_deadline(), self.phase.next_deadline()];
+        let lease_at = [self.exclusive_stop_at(), self.lapse_at()].into_iter().flatten().min();
+        let deadlines = [pulse_at, bind_at, lease_at, self.jobs.next_deadline(), self.phase.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
     /// The time named by [`Ledger::next_deadline`] has come. Harmless at any other time.
     pub fn handle_deadline(&mut self, now: Instant) {
         self.measure_lag(now);
-        self.lapse_if_over(now);
+        self.catch_up(now);
         self.pulse.handle_deadline(now);
         self.bound.handle_deadline(now);
-        self.jobs.check(now, self.terms.kill_wait, |hold, due| match due {
-            Due::Stop(reason) => self.outputs.push_back(Output::Stop { hold, reason }),
-            Due::Abort => self.outputs.push_back(Output::Abort { hold }),
-            Due::Sign => {}
-        });
         if self.phase.stops_handlers(now) {
-            self.stop_all(StopReason::Draining);
+            self.stop_all(now, StopReason::Draining);
         }
         if self.phase.aborts_handlers(now) {
-            self.outputs.extend(self.jobs.holds().map(|hold| Output::Abort { hold }));
+            self.jobs.abort_all(now);
+            self.check_jobs(now);
         }
         self.advance_phase(now);
     }
@@ -187,32 +186,45 @@ impl Ledger {
         if is_known || !self.instance.is_registered() {
             return;
         }
-        let bind_by = if grant.binds_at_once { now } else { now + grant.lease * BIND_PERCENT / 100 };
-        self.bound.insert(hold, bind_by);
+        let bind_by = now + grant.lease * BIND_PERCENT / 100;
+        if grant.exclusive && !self.may_run_exclusive(now) {
+            self.bound.insert(hold, bind_by);
+            return self.give_up(hold, StopReason::LeaseOver);
+        }
         if self.phase != Phase::Serving {
-            self.reports.owe(hold, Outcome::HandedBack);
-            return;
+            self.bound.insert(hold, bind_by);
+            return self.reports.owe(hold, Outcome::HandedBack);
         }
+        self.bound.insert(hold, if grant.exclusive { now } else { bind_by });
         for older in self.jobs.superseded_by(hold) {
-            self.stop(older, StopReason::Lost);
+            self.stop(now, older, StopReason::Lost);
         }
-        self.jobs.insert(hold, Held::new(&grant, now));
-        self.outputs.push_back(Output::Start { hold });
+        self.jobs.insert(hold, Held::new(&grant));
+        if !grant.exclusive || self.has(Mutation::StartsBeforeBound) {
+            self.jobs.begin(now, hold);
+            self.outputs.push_back(Output::Start { hold });
+        }
     }
 
-    pub(super) fn obey(&mut self, stop: Stop) {
+    pub(super) fn obey(&mut self, now: Instant, stop: Stop) {
         self.stop(
+            now,
             stop.hold,
             match stop.reason {
                 StopOrder::Cancelled => StopReason::Cancelled,
                 StopOrder::Lost => StopReason::Lost,
+                StopOrder::Silent => StopReason::Wedged,
             },
         );
     }
 
-    fn stop(&mut self, hold: Hold, reason: StopReason) {
+    pub(super) fn stop(&mut self, now: Instant, hold: Hold, reason: StopReason) {
+        if self.jobs.is_waiting(hold) {
+            let is_overlooked = self.has(Mutation::StartsStopped);
+            return if is_overlooked { self.jobs.overlook(hold) } else { self.give_up(hold, reason) };
+        }
         // A job that has ended here is not known any more: an order that crossed its report is ignored.
-        if self.jobs.stop(hold, reason) {
+        if self.jobs.stop(now, hold, reason, self.kill_clock()) {
             if reason == StopReason::Lost {
                 self.forget(hold);
             }
@@ -220,9 +232,15 @@ impl Ledger {
         }
     }
 
-    pub(super) fn stop_all(&mut self, reason: StopReason) {
-        let told = self.jobs.stop_all(reason);
-        self.outputs.extend(told.into_iter().map(|hold| Output::Stop { hold, reason }));
+    pub(super) fn stop_all(&mut self, now: Instant, reason: StopReason) {
+        for hold in self.jobs.holds().collect::<Vec<_>>() {
+            self.stop(now, hold, reason);
+        }
+    }
+
+    fn drain(&mut self, now: Instant, grace: Duration) {
+        self.phase.drain(now, grace, self.terms.stopping.kill_wait);
+        self.give_up_waiting(StopReason::Draining);
     }
 
     fn finish(&mut self, hold: Hold, ended: Ended) {
@@ -232,6 +250,8 @@ impl Ledger {
             self.reports.owe(hold, outcome.clone());
         }
         self.outputs.push_back(Output::Ended { hold, outcome });
+        self.farewells.ended(hold);
+        self.say_farewells();
     }
 
     fn settle(&mut self, hold: Hold, answer: ReportAnswer) {
@@ -253,20 +273,41 @@ impl Ledger {
     }
 
     /// A job is not ours any more, although its handler may still have to wind down.
-    fn forget(&mut self, hold: Hold) {
+    pub(super) fn forget(&mut self, hold: Hold) {
         self.bound.remove(hold);
         self.notes.remove(&hold);
     }
 
-    /// Once the lease is over by our own clock, the key is never used again: the registry may give its jobs away.
-    pub(super) fn lapse_if_over(&mut self, now: Instant) {
-        if self.lapse_at().is_none_or(|at| now < at) {
-            return;
+    /// What the time alone has done to our jobs and our key.
+    pub(super) fn catch_up(&mut self, now: Instant) {
+        self.stop_exclusive_if_due(now);
+        let is_over = self.lapse_at().is_some_and(|at| at <= now);
+        if is_over {
+            self.lapse(now);
         }
+        self.check_jobs(now);
+        if is_over {
+            self.outputs.push_back(Output::NewKey { why: KeyEnd::Lapsed });
+        }
+    }
+
+    /// Once the lease is over by our own clock, the key is never used again: the registry may give its jobs away.
+    fn lapse(&mut self, now: Instant) {
+        self.stop_all(now, StopReason::LeaseOver);
+        self.disown_exclusive();
         self.instance.lapse();
         self.drop_stream();
-        self.stop_all(StopReason::LeaseOver);
-        self.outputs.push_back(Output::NewKey { why: KeyEnd::Lapsed });
+    }
+
+    fn check_jobs(&mut self, now: Instant) {
+        let (clock, spares) = (self.kill_clock(), self.has(Mutation::NeverDooms));
+        self.jobs.check(now, clock, |hold, due| match due {
+            Due::Stop(reason) => self.outputs.push_back(Output::Stop { hold, reason }),
+            Due::Abort => self.outputs.push_back(Output::Abort { hold }),
+            Due::Doom if spares => {}
+            Due::Doom => self.outputs.push_back(Output::Doom { hold }),
+            Due::Sign => {}
+        });
     }
 
     fn lapse_at(&self) -> Option<Instant> {

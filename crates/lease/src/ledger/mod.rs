@@ -24,23 +24,31 @@
 //! **Starts.** An assignment names the server's life, our key and a number. Unless all of it is current it is not
 //! started: it was delayed on its way, and we may have said since that the job does not run here.
 //!
+//! **Exclusive jobs.** They start only when the server took their bind, and every order to stop one, by the server, by its
+//! limits or by the clock, sets its end: its task is aborted, and if it still has not ended the process must. All of that
+//! happens before the lease is over. What a successor key inherits is never an exclusive job that still runs.
+//!
 //! **Slots.** `slots = handlers running + credits the server has + credits due`, at all times. A job that was lost
 //! keeps its slot until its handler has returned. A new stream starts with no credits at the server.
 //!
 //! **The driver's part.** Deadlines first, then the event: a process that was stopped finds out what it lost before it
 //! starts anything. On [`Output::NewKey`] it answers [`Input::Rekeyed`] at once, drops the stream
 //! ([`Input::Disconnected`]) and opens another one under the new key. Outputs are drained after every call that may make
-//! some, [`Ledger::poll_transmit`] included.
+//! some, [`Ledger::poll_transmit`] included. It says [`Input::Finished`] of an exclusive job only when nothing of it is left,
+//! and obeys [`Output::Doom`] at once.
 
 mod alarm;
 mod answers;
 mod bound;
 mod drain;
+mod exclusive;
+mod farewell;
 mod frames;
 mod held;
 mod instance;
 mod io;
 mod jobs;
+mod kill_clock;
 mod machine;
 mod mutation;
 mod pulse;

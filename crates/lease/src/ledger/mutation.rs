@@ -16,11 +16,27 @@ pub enum Mutation {
     RateErrorIgnored,
     /// The old key goes on being used after it lapsed.
     KeyReused,
+    /// An exclusive job starts when it is assigned.
+    StartsBeforeBound,
+    /// An exclusive job starts when a heartbeat that binds it is acknowledged.
+    StartsOnHeartbeat,
+    /// An exclusive job that had to stop before its start, by order or by the clock, starts all the same.
+    StartsStopped,
+    /// Exclusive jobs are told to stop when the lease is over, like others, and get their time after that.
+    StopsAtHoldUntil,
+    /// A renewal brings exclusive jobs back that were told to stop.
+    RenewalRevives,
+    /// A process that cannot stop an exclusive job lives on.
+    NeverDooms,
+    /// A successor key inherits exclusive jobs that still run.
+    ExclusiveInherited,
+    /// Good-bye is said under a dead key while something of it still runs.
+    FarewellsEarly,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 6] = {
+    pub const ALL: [Mutation; 14] = {
         use Mutation::*;
         [
             LateAckAccepted,
@@ -29,6 +45,14 @@ impl Mutation {
             StampAtReceive,
             RateErrorIgnored,
             KeyReused,
+            StartsBeforeBound,
+            StartsOnHeartbeat,
+            StartsStopped,
+            StopsAtHoldUntil,
+            RenewalRevives,
+            NeverDooms,
+            ExclusiveInherited,
+            FarewellsEarly,
         ]
     };
 }

@@ -9,9 +9,8 @@ use std::time::Duration;
 use model::{Instant, Limits, Nonce};
 
 use super::alarm::Alarm;
+use crate::clock_rule::heartbeat_interval;
 
-/// Heartbeats per lease. Three may be missed: the fourth still arrives before the lease of the last answered one ends.
-const HEARTBEATS_PER_LEASE: u32 = 5;
 /// The shortest wait that a server may ask for; a shorter one is made this long, so that nobody hammers at a full door.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 /// The longest wait that a server may ask for; a longer one is cut.
@@ -130,7 +129,7 @@ impl Pulse {
 /// A worker that leaves its lease to the registry starts with the default; no registry grants less than the minimum.
 fn interval(lease: Duration) -> Duration {
     let lease = if lease.is_zero() { Limits::LEASE_DEFAULT } else { lease.max(Limits::LEASE_MIN) };
-    lease / HEARTBEATS_PER_LEASE
+    heartbeat_interval(lease)
 }
 
 /// 64 well mixed bits (the finaliser of SplitMix64).

@@ -4,6 +4,8 @@
 //! what is not later than that is a repeat. A bind that did not wait for a heartbeat is *early*: it is later than `applied`
 //! until a heartbeat catches up, and neither a digest nor a full set of an older counter says anything about it.
 
+mod exclusive;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Hold, Instant, Limits};
@@ -35,10 +37,10 @@ struct Entry {
     is_awaited: bool,
 }
 
-/// What the rows said, as the worker must hear it.
+/// How binds stand, as the worker must hear it.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// Awaited binds that stand.
+    /// Binds that stand and that it waits for.
     pub(super) bound: Vec<Hold>,
     /// What must stop.
     pub(super) stops: Vec<Stop>,
@@ -67,6 +69,8 @@ struct Rare {
     stops: Stops,
     checks: Checks,
     refused: Refused,
+    /// Those of the entries and records that are known to be exclusive.
+    exclusive: BTreeSet<Hold>,
 }
 
 impl Bindings {
@@ -102,22 +106,30 @@ impl Bindings {
         self.trim();
     }
 
-    /// A bind that did not wait for a heartbeat: how it stands, `None` if it is a repeat from before the last heartbeat.
-    /// Unbinding is final, so such a repeat must not bring anything back.
+    /// A bind that did not wait for a heartbeat: how it stands. `None` if it is a repeat from before the last heartbeat of
+    /// what the worker has let go of since: unbinding is final, so the repeat must not bring it back.
     pub(super) fn bind_early(&mut self, it: Change) -> Option<Standing> {
-        if it.change <= self.applied && !self.has(Mutation::UnbindNotFinal) {
-            return None;
-        }
-        Some(self.bind(it.hold, it.change, true))
+        let may_be_new = !self.is_repeat(it) || self.has(Mutation::UnbindNotFinal);
+        (may_be_new || self.entries.contains_key(&it.hold)).then(|| self.bind(it.hold, it.change, true))
     }
 
-    /// These claims were granted and are about to be sent, the last of them with this start number.
-    pub(super) fn record(&mut self, holds: Vec<Hold>, last_start: u64) {
+    /// True if a heartbeat that was taken had this change already.
+    pub(super) fn is_repeat(&self, it: Change) -> bool {
+        it.change <= self.applied
+    }
+
+    /// These claims were granted, some of them exclusive, and are about to be sent, the last one with this start number.
+    pub(super) fn record(&mut self, holds: Vec<Hold>, exclusive: &[Hold], last_start: u64) {
         let first = last_start.saturating_sub(holds.len() as u64) + 1;
         for (start, hold) in (first..).zip(holds) {
             // Without a record a bind is checked, so the maximum costs a question and nothing else.
             if self.records.len() < Limits::BOUND_MAX && !self.entries.contains_key(&hold) {
                 self.records.insert(hold, start);
+            }
+        }
+        for hold in exclusive {
+            if self.records.contains_key(hold) || self.entries.contains_key(hold) {
+                self.rare().exclusive.insert(*hold);
             }
         }
     }
@@ -140,6 +152,7 @@ impl Bindings {
                 && let Some(rare) = &mut self.rare
             {
                 rare.stops.remove(*hold);
+                rare.exclusive.remove(hold);
             }
         }
         self.trim();
@@ -152,6 +165,12 @@ impl Bindings {
             None => self.records.contains_key(&hold),
         };
         is_ours.then(|| self.stop(hold, StopOrder::Cancelled))
+    }
+
+    /// The handler of this exclusive job gives no sign: the stop, unless the worker was told to stop it before.
+    pub(super) fn silence(&mut self, hold: Hold) -> Option<Stop> {
+        let was_told = self.rare.as_ref().is_some_and(|rare| rare.stops.contains(hold));
+        (!was_told).then(|| self.stop(hold, StopOrder::Silent))
     }
 
     /// The row of this hold is being taken back: a later bind is lost. Says for when to set the timer that drops the mark,
@@ -193,15 +212,18 @@ impl Bindings {
                 continue;
             }
             self.rare().checks.remove(hold);
-            if *said == HoldStanding::Lost {
+            let HoldStanding::Held { cancelled, exclusive } = *said else {
                 findings.stops.push(self.lose(hold));
                 continue;
-            }
+            };
             self.set_standing(hold, Standing::Held);
-            if entry.is_awaited {
+            if exclusive {
+                self.rare().exclusive.insert(hold);
+            }
+            if entry.is_awaited || exclusive {
                 findings.bound.push(hold);
             }
-            if *said == HoldStanding::HeldCancelled {
+            if cancelled {
                 findings.stops.push(self.stop(hold, StopOrder::Cancelled));
             }
         }
@@ -287,6 +309,7 @@ impl Bindings {
         if self.entries.len() >= Limits::BOUND_MAX {
             // More than anybody may hold: it gets no entry, and the worker hears that it must let go.
             self.stop(hold, StopOrder::Lost);
+            self.rare().exclusive.remove(&hold);
             return Standing::Lost;
         }
         let standing = if self.is_refused(hold) {
@@ -319,6 +342,7 @@ impl Bindings {
         if let Some(rare) = &mut self.rare {
             rare.stops.remove(hold);
             rare.checks.remove(hold);
+            rare.exclusive.remove(&hold);
         }
         if let Some(entry) = self.entries.remove(&hold) {
             self.digest.remove(hold);
@@ -375,8 +399,10 @@ impl Bindings {
         if self.records.is_empty() {
             self.records.clear();
         }
-        let is_unused =
-            |rare: &mut Box<Rare>| rare.stops.is_empty() && rare.checks.is_empty() && rare.refused.is_empty();
+        let is_unused = |rare: &mut Box<Rare>| {
+            let Rare { stops, checks, refused, exclusive } = &**rare;
+            stops.is_empty() && checks.is_empty() && refused.is_empty() && exclusive.is_empty()
+        };
         self.rare.take_if(is_unused);
     }
 

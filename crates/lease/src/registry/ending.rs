@@ -1,15 +1,15 @@
-//! How workers end: their lease runs out, they leave, they are kicked. The end is made durable by the store, which then
-//! takes back what they held; that is asked for until it is done.
+//! How workers end: their lease runs out, or they leave. The end is made durable by the store, which then takes back what
+//! they held; that is asked for until it is done.
 
 use model::{HolderEnd, Instant, Nonce, WorkerKey};
 
 use super::bindings::Bindings;
-use super::entity::{Entity, Farewell, Stage};
+use super::entity::{Ending, Entity, Farewell, Stage};
 use super::io::{Input, Output, Ticket};
 use super::machine::Registry;
 use super::mutation::Mutation;
 use super::timers::{Due, Timer};
-use crate::message::{Answer, InactiveReason};
+use crate::message::{Answer, InactiveReason, Leave};
 
 /// Most ended workers that are remembered; beyond that the oldest are forgotten early.
 const REMEMBERED_MAX: usize = 10_000;
@@ -18,7 +18,12 @@ impl Registry {
     /// A lease timer fired: the lease is over, or it was renewed meanwhile.
     pub(super) fn lease_due(&mut self, now: Instant, due: Due) {
         let Some(worker) = self.workers.get_mut(&due.key) else { return };
-        if !worker.is_active() || worker.lease_timer != due.at {
+        let end = match worker.stage {
+            Stage::Active(_) => HolderEnd::Expired,
+            Stage::Stopping => HolderEnd::Kicked,
+            Stage::Joining(_) | Stage::Ended(_) => return,
+        };
+        if worker.lease_timer != due.at {
             return;
         }
         if worker.expires > now {
@@ -26,10 +31,10 @@ impl Registry {
             return self.timers.arm(worker.expires, Timer::Lease, due.key);
         }
         // The move of its holds ends it, however long that takes. Should that come to nothing, the timer is set anew.
-        if worker.successors > 0 && !self.rules.has(Mutation::FormerExpires) {
+        if worker.is_active() && worker.successors > 0 && !self.rules.has(Mutation::FormerExpires) {
             return;
         }
-        self.end(now, &due.key, HolderEnd::Expired, None);
+        self.end(now, &due.key, end, None, None);
     }
 
     /// A worker goes.
@@ -39,11 +44,11 @@ impl Registry {
         ticket: Ticket,
         key: WorkerKey,
         nonce: Option<Nonce>,
-        all_stopped: bool,
+        leave: Leave,
     ) {
         let Some(worker) = self.workers.get_mut(&key) else {
             return match nonce {
-                None if all_stopped => self.retire_stranger(key, ticket),
+                None if leave.all_stopped => self.retire_stranger(now, key, leave, ticket),
                 _ => self.outbox.leave_done(ticket),
             };
         };
@@ -52,41 +57,59 @@ impl Registry {
             return self.outbox.leave_done(ticket);
         }
         let is_idle = worker.is_synced() && worker.bindings.is_idle();
-        let may_go = all_stopped || is_idle || self.rules.has(Mutation::LeaveIgnoresRunningJobs);
+        let may_go = leave.all_stopped || is_idle || self.rules.has(Mutation::LeaveIgnoresRunningJobs);
+        // Its word on the past is worth something only together with its word that all has stopped.
+        let stopped_at = if leave.all_stopped { now - leave.stopped_for } else { now };
         match &mut worker.stage {
-            Stage::Ended { farewell: Some(farewell), .. } => farewell.tickets.push(ticket),
+            Stage::Ended(ending) => {
+                if nonce.is_some() && leave.all_stopped && std::mem::take(&mut ending.owes_word) {
+                    let ended_at = ending.at;
+                    self.outbox.push(Output::LateWord { key, ended_at, stopped_at });
+                }
+                self.outbox.leave_done_with(ending, ticket);
+            }
             Stage::Joining(joining) if nonce.is_some() => {
-                joining.behind.push(Input::Leave { ticket, key, nonce, all_stopped });
+                joining.behind.push(Input::Leave { ticket, key, nonce, leave });
             }
             Stage::Active(_) if nonce.is_some() && may_go => {
-                self.end(now, &key, HolderEnd::Left, Some(ticket));
+                let end = if leave.crashed { HolderEnd::Crashed } else { HolderEnd::Left };
+                self.end(now, &key, end, Some(stopped_at), Some(ticket));
+            }
+            Stage::Stopping if nonce.is_some() && leave.all_stopped => {
+                self.end(now, &key, HolderEnd::Kicked, Some(stopped_at), Some(ticket));
             }
             // It goes while jobs run: that is silence, and its lease decides.
             _ => self.outbox.leave_done(ticket),
         }
     }
 
-    /// An operator wants a worker gone.
-    pub(super) fn kick(&mut self, now: Instant, ticket: Ticket, key: WorkerKey) {
-        let Some(worker) = self.workers.get_mut(&key) else { return self.outbox.leave_done(ticket) };
-        match &mut worker.stage {
-            Stage::Joining(joining) => joining.behind.push(Input::Kick { ticket, key }),
-            Stage::Active(_) => self.end(now, &key, HolderEnd::Kicked, Some(ticket)),
-            Stage::Ended { farewell: Some(farewell), .. } => farewell.tickets.push(ticket),
-            Stage::Ended { farewell: None, .. } => self.outbox.leave_done(ticket),
-        }
-    }
-
-    /// An active worker ends like this: at once for answers, durably as soon as the store can.
-    pub(super) fn end(&mut self, now: Instant, key: &WorkerKey, end: HolderEnd, ticket: Option<Ticket>) {
-        let farewell = Farewell { tickets: ticket.into_iter().collect(), ..Farewell::default() };
-        self.close(now, key, end, Some(Box::new(farewell)));
+    /// A worker ends like this: at once for answers, durably as soon as the store can. When it had stopped everything is
+    /// `stopped_at`, or what its lease says.
+    pub(super) fn end(
+        &mut self,
+        now: Instant,
+        key: &WorkerKey,
+        end: HolderEnd,
+        stopped_at: Option<Instant>,
+        ticket: Option<Ticket>,
+    ) {
+        let Some(worker) = self.workers.get(key) else { return };
+        let ending = Ending {
+            end,
+            at: now,
+            stopped_by: stopped_at.unwrap_or_else(|| worker.runs_until(&self.rules)),
+            owes_word: stopped_at.is_none()
+                && worker.heard.is_some()
+                && worker.bindings.has_bound_exclusive(),
+            farewell: Some(Farewell::for_ticket(ticket)),
+        };
+        self.close(now, key, ending);
         self.retire(key.clone());
     }
 
     /// The store says that an active worker has ended already.
     pub(super) fn end_as_told(&mut self, now: Instant, key: WorkerKey, end: HolderEnd) {
-        self.close(now, &key, end, None);
+        self.close(now, &key, Ending { end, at: now, stopped_by: now, owes_word: false, farewell: None });
         self.remember(now, key);
     }
 
@@ -105,13 +128,13 @@ impl Registry {
     /// The store carried out a retirement, or could not.
     pub(super) fn retired(&mut self, now: Instant, key: WorkerKey, done: bool) {
         let Some(worker) = self.workers.get_mut(&key) else { return };
-        let Stage::Ended { farewell, .. } = &mut worker.stage else { return };
+        let Stage::Ended(ending) = &mut worker.stage else { return };
         if done {
-            let Some(farewell) = farewell.take() else { return };
+            let Some(farewell) = ending.farewell.take() else { return };
             farewell.tickets.into_iter().for_each(|ticket| self.outbox.leave_done(ticket));
             return self.remember(now, key);
         }
-        let Some(farewell) = farewell else { return };
+        let Some(farewell) = &mut ending.farewell else { return };
         if !self.rules.has(Mutation::RetireAskedOnce) {
             let retry_at = now + farewell.backoff.next_delay();
             farewell.retry_at = Some(retry_at);
@@ -122,7 +145,8 @@ impl Registry {
     /// The pause after a failed retirement is over.
     pub(super) fn retire_due(&mut self, due: Due) {
         let Some(worker) = self.workers.get_mut(&due.key) else { return };
-        if let Stage::Ended { farewell: Some(farewell), .. } = &mut worker.stage
+        if let Stage::Ended(ending) = &mut worker.stage
+            && let Some(farewell) = &mut ending.farewell
             && farewell.retry_at.take_if(|at| *at == due.at).is_some()
         {
             self.retire(due.key);
@@ -137,34 +161,44 @@ impl Registry {
     }
 
     /// A holder that never heartbeat is gone. It is entered as ended, so that a repeat of its leave is recognised.
-    fn retire_stranger(&mut self, key: WorkerKey, ticket: Ticket) {
-        let mut stranger = Entity::stranger(&self.rules, HolderEnd::Left);
-        if let Stage::Ended { farewell: Some(farewell), .. } = &mut stranger.stage {
-            farewell.tickets.push(ticket);
-        }
+    fn retire_stranger(&mut self, now: Instant, key: WorkerKey, leave: Leave, ticket: Ticket) {
+        let ending = Ending {
+            end: HolderEnd::Left,
+            at: now,
+            stopped_by: now - leave.stopped_for,
+            owes_word: false,
+            farewell: Some(Farewell::for_ticket(Some(ticket))),
+        };
+        let stranger = Entity::stranger(&self.rules, ending);
         self.workers.insert(key.clone(), Box::new(stranger));
         self.retire(key);
     }
 
-    fn close(&mut self, now: Instant, key: &WorkerKey, end: HolderEnd, farewell: Option<Box<Farewell>>) {
+    fn close(&mut self, now: Instant, key: &WorkerKey, ending: Ending) {
+        self.dismiss(key, ending.end);
         let Some(worker) = self.workers.get_mut(key) else { return };
-        worker.stage = Stage::Ended { end, farewell };
-        worker.enlisting = None;
+        worker.stage = Stage::Ended(Box::new(ending));
         worker.bindings = Bindings::new(self.rules.mutation);
+        self.count_alive(now, -1);
+    }
+
+    /// An active worker has no business here any more: whoever waits is told, its session ends.
+    pub(super) fn dismiss(&mut self, key: &WorkerKey, end: HolderEnd) {
+        let Some(worker) = self.workers.get_mut(key).filter(|worker| worker.is_active()) else { return };
+        worker.enlisting = None;
         if let Some(waiting) = worker.waiting.take() {
             let why = InactiveReason::Ended(end);
             self.outbox.answer(waiting.0, key.clone(), Answer::Inactive { why });
         }
         self.outbox.push(Output::Ended { key: key.clone(), end });
         self.active -= 1;
-        self.count_alive(now, -1);
     }
 
     fn retire(&mut self, key: WorkerKey) {
-        let Some(Stage::Ended { end, .. }) = self.workers.get(&key).map(|worker| &worker.stage) else {
-            return;
-        };
-        self.outbox.push(Output::Retire { key, end: *end, counted: *end == HolderEnd::Expired });
+        let Some(Stage::Ended(ending)) = self.workers.get(&key).map(|worker| &worker.stage) else { return };
+        let (end, stopped_by) = (ending.end, ending.stopped_by);
+        let counted = matches!(end, HolderEnd::Expired | HolderEnd::Crashed);
+        self.outbox.push(Output::Retire { key, end, counted, stopped_by });
     }
 
     fn remember(&mut self, now: Instant, key: WorkerKey) {

@@ -9,6 +9,7 @@ use super::io::{Input, Restored, Ticket, WorkerState, WorkerView};
 use super::mutation::Mutation;
 use super::rules::Rules;
 use super::succession::Succession;
+use crate::clock_rule;
 use crate::message::{Ack, Answer, Heartbeat, Profile, Token};
 
 /// A fleet of a million must fit: what a worker costs besides its key, its profile and its holds.
@@ -26,6 +27,8 @@ pub(super) struct Entity {
     pub(super) durable_grant: Duration,
     /// The grant that the store is being told.
     pub(super) enlisting: Option<Duration>,
+    /// When the heartbeat was read that got it, or, if it lives longer by a lease before, as if it had been read then.
+    pub(super) renewed_at: Instant,
     /// Nothing of this worker is given away before. Only ever moves later.
     pub(super) expires: Instant,
     /// The lease timer that counts.
@@ -34,8 +37,8 @@ pub(super) struct Entity {
     /// A heartbeat that waits until a larger grant is durable.
     pub(super) waiting: Option<Box<(Ticket, Heartbeat)>>,
     pub(super) profile: Box<Profile>,
-    pub(super) first_heard: Option<Instant>,
-    pub(super) last_heard: Option<Instant>,
+    /// `None` for one from before a restart that has not come back.
+    pub(super) heard: Option<Heard>,
     pub(super) lag: Duration,
     pub(super) free_slots: u32,
     /// The highest start number it received on its present stream.
@@ -52,8 +55,17 @@ pub(super) enum Stage {
     Joining(Box<Joining>),
     /// Alive.
     Active(Sync),
-    /// Over; with a farewell until that is durable.
-    Ended { end: HolderEnd, farewell: Option<Box<Farewell>> },
+    /// Kicked, and it may run exclusive jobs: it ends when it says that they have stopped, or with its lease.
+    Stopping,
+    /// Over.
+    Ended(Box<Ending>),
+}
+
+/// When it was heard of.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard {
+    pub(super) first: Instant,
+    pub(super) last: Instant,
 }
 
 /// How well we know what an active worker holds.
@@ -77,6 +89,21 @@ pub(super) struct Joining {
     pub(super) succession: Option<Succession>,
 }
 
+/// The end of a worker.
+#[derive(Debug)]
+pub(super) struct Ending {
+    /// How.
+    pub(super) end: HolderEnd,
+    /// When.
+    pub(super) at: Instant,
+    /// The latest moment at which it can have run anything.
+    pub(super) stopped_by: Instant,
+    /// It was declared over by its lease while it held exclusive jobs, and may still say when those had really stopped.
+    pub(super) owes_word: bool,
+    /// Until it is durable.
+    pub(super) farewell: Option<Farewell>,
+}
+
 /// An end that is being made durable.
 #[derive(Debug, Default)]
 pub(super) struct Farewell {
@@ -85,6 +112,13 @@ pub(super) struct Farewell {
     pub(super) backoff: Backoff,
     /// The timer that counts.
     pub(super) retry_at: Option<Instant>,
+}
+
+impl Farewell {
+    /// Nobody waits for it but perhaps this one.
+    pub(super) fn for_ticket(ticket: Option<Ticket>) -> Self {
+        Farewell { tickets: ticket.into_iter().collect(), ..Farewell::default() }
+    }
 }
 
 impl Joining {
@@ -101,8 +135,7 @@ impl Entity {
         let nonce = joining.beat.nonce;
         Entity {
             profile: Box::new(profile),
-            first_heard: Some(now),
-            last_heard: Some(now),
+            heard: Some(Heard { first: now, last: now }),
             ..Self::new(rules, nonce, Stage::Joining(Box::new(joining)))
         }
     }
@@ -116,6 +149,7 @@ impl Entity {
             token,
             lease: known.grant,
             durable_grant: known.grant,
+            renewed_at: now,
             expires,
             lease_timer: expires,
             profile: Box::new(Profile { name: known.name, ..Profile::default() }),
@@ -124,8 +158,8 @@ impl Entity {
     }
 
     /// A holder that never heartbeat and says that it is gone.
-    pub(super) fn stranger(rules: &Rules, end: HolderEnd) -> Self {
-        Self::new(rules, Nonce::default(), Stage::Ended { end, farewell: Some(Box::default()) })
+    pub(super) fn stranger(rules: &Rules, ending: Ending) -> Self {
+        Self::new(rules, Nonce::default(), Stage::Ended(Box::new(ending)))
     }
 
     fn new(rules: &Rules, nonce: Nonce, stage: Stage) -> Self {
@@ -137,13 +171,13 @@ impl Entity {
             lease: Duration::ZERO,
             durable_grant: Duration::ZERO,
             enlisting: None,
+            renewed_at: Instant::ZERO,
             expires: Instant::ZERO,
             lease_timer: Instant::ZERO,
             bindings: Bindings::new(rules.mutation),
             waiting: None,
             profile: Box::default(),
-            first_heard: None,
-            last_heard: None,
+            heard: None,
             lag: Duration::ZERO,
             free_slots: 0,
             starts_seen: 0,
@@ -156,7 +190,13 @@ impl Entity {
     pub(super) fn accept(&mut self, now: Instant, rules: &Rules, beat: &mut Heartbeat) -> Ack {
         self.hear(now, beat);
         self.starts_seen = beat.starts_seen;
-        self.lease = rules.grant(beat.lease).min(self.durable_grant);
+        let lease = rules.grant(beat.lease).min(self.durable_grant);
+        if lease != self.lease {
+            // A shorter one takes nothing back that a longer one before allows.
+            self.renewed_at = self.renewed_at + self.lease - lease;
+            self.lease = lease;
+        }
+        self.renewed_at = self.renewed_at.max(now);
         self.expires = rules.expires(self.expires, now, self.lease);
         self.token.sequence += 1;
         let is_full = beat.full.is_some();
@@ -197,8 +237,7 @@ impl Entity {
 
     /// What a worker says for people.
     fn hear(&mut self, now: Instant, beat: &mut Heartbeat) {
-        self.first_heard.get_or_insert(now);
-        self.last_heard = Some(now);
+        self.heard.get_or_insert(Heard { first: now, last: now }).last = now;
         self.lag = beat.lag;
         self.free_slots = beat.free_slots;
         if let Some(profile) = beat.profile.take() {
@@ -213,6 +252,20 @@ impl Entity {
         }
     }
 
+    /// The latest moment at which it can run anything: by the clock rule that is when its own clock ends its lease.
+    pub(super) fn runs_until(&self, rules: &Rules) -> Instant {
+        match self.heard {
+            Some(_) => clock_rule::hold_until(self.renewed_at, self.lease, rules.terms.rate_error),
+            // The life before granted that lease, at the latest just before it ended.
+            None => self.renewed_at + self.lease,
+        }
+    }
+
+    /// True if it has exclusive jobs, or may have some that we do not know of.
+    pub(super) fn may_run_exclusive(&self) -> bool {
+        !self.is_synced() || self.bindings.may_be_exclusive()
+    }
+
     /// True when we know what it holds.
     pub(super) fn is_synced(&self) -> bool {
         matches!(self.stage, Stage::Active(Sync::Done))
@@ -223,11 +276,6 @@ impl Entity {
         matches!(self.stage, Stage::Active(_))
     }
 
-    /// True once it is over.
-    pub(super) fn is_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended { .. })
-    }
-
     /// As people see it.
     pub(super) fn view(&self, key: &WorkerKey) -> WorkerView {
         WorkerView {
@@ -236,13 +284,14 @@ impl Entity {
                 Stage::Joining(_) => WorkerState::Joining,
                 Stage::Active(Sync::Done) => WorkerState::Active,
                 Stage::Active(_) => WorkerState::Unsynced,
-                Stage::Ended { end, .. } => WorkerState::Ended(*end),
+                Stage::Stopping => WorkerState::Stopping,
+                Stage::Ended(ending) => WorkerState::Ended(ending.end),
             },
             profile: Profile::clone(&self.profile),
             lease: self.lease,
             expires: self.expires,
-            first_heard: self.first_heard,
-            last_heard: self.last_heard,
+            first_heard: self.heard.map(|heard| heard.first),
+            last_heard: self.heard.map(|heard| heard.last),
             bound: self.bindings.len(),
             assigned: self.bindings.recorded(),
             token: self.token,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Instant, WorkerKey};
+use model::{HolderEnd, Instant, WorkerKey};
 
 use super::entity::{Entity, Joining, Stage, Sync};
 use super::io::{Enlisted, Output, Ticket};
@@ -10,7 +10,7 @@ use super::machine::{Outbox, Registry};
 use super::mutation::Mutation;
 use super::rules::Rules;
 use super::timers::Timer;
-use crate::message::{Answer, Heartbeat, InactiveReason, LaterReason, Profile};
+use crate::message::{Answer, Heartbeat, InactiveReason, LaterReason};
 
 /// When to come back before the store told who was alive.
 const RESTORE_WAIT: Duration = Duration::from_millis(500);
@@ -28,7 +28,8 @@ impl Registry {
         {
             return self.outbox.answer(ticket, beat.key, later(wait, LaterReason::Throttled));
         }
-        let former = self.living_former(&beat);
+        // Nearly every heartbeat names none.
+        let former = if beat.former.is_some() { self.living_former(&beat) } else { None };
         let Registry { rules, workers, outbox, .. } = self;
         let Some(worker) = workers.get_mut(&beat.key) else {
             return self.first_heartbeat(now, ticket, beat, former);
@@ -36,8 +37,11 @@ impl Registry {
         let is_its = beat.nonce == worker.nonce || rules.has(Mutation::NonceIgnored);
         let may_succeed = former.is_some() && worker.may_succeed(&beat);
         match &mut worker.stage {
-            Stage::Ended { end, .. } if !rules.has(Mutation::EndedIsRevived) => {
-                outbox.answer(ticket, beat.key, inactive(InactiveReason::Ended(*end)));
+            Stage::Ended(ending) if !rules.has(Mutation::EndedIsRevived) => {
+                outbox.answer(ticket, beat.key, inactive(InactiveReason::Ended(ending.end)));
+            }
+            Stage::Stopping => {
+                outbox.answer(ticket, beat.key, inactive(InactiveReason::Ended(HolderEnd::Kicked)));
             }
             _ if !is_its => outbox.answer(ticket, beat.key, inactive(InactiveReason::KeyTaken)),
             Stage::Joining(joining) => {
@@ -187,14 +191,19 @@ fn accept(
     ticket: Ticket,
     beat: &mut Heartbeat,
 ) {
+    let is_full = beat.full.is_some();
     let ack = worker.accept(now, rules, beat);
     outbox.check(&beat.key, worker);
     outbox.answer(ticket, beat.key.clone(), Answer::Ok(ack));
+    let bound = worker.bindings.bound_by(&beat.binds, is_full);
+    if !bound.is_empty() {
+        outbox.push(Output::Bound { key: beat.key.clone(), holds: bound });
+    }
 }
 
 fn enlist(key: &WorkerKey, worker: &mut Entity, grant: Duration, outbox: &mut Outbox) {
     worker.enlisting = Some(grant);
-    let profile = Profile::clone(&worker.profile);
+    let profile = worker.profile.clone();
     outbox.push(Output::Enlist { key: key.clone(), nonce: worker.nonce, grant, profile });
 }
 

@@ -4,6 +4,7 @@
 use model::{Hold, Instant, Nonce, WorkerKey};
 
 use super::bindings::{Findings, Standing};
+use super::entity::{Stage, Sync};
 use super::io::{HoldStanding, Output};
 use super::machine::Registry;
 use super::mutation::Mutation;
@@ -12,30 +13,43 @@ use crate::message::{Change, Stop, StopOrder};
 
 impl Registry {
     /// A worker binds without waiting for its next heartbeat.
-    pub(super) fn bind(&mut self, key: &WorkerKey, nonce: Nonce, binds: Vec<Change>) {
+    pub(super) fn bind(&mut self, now: Instant, key: &WorkerKey, nonce: Nonce, binds: Vec<Change>) {
         let Registry { rules, workers, outbox, .. } = self;
-        let Some(worker) = workers.get_mut(key).filter(|worker| worker.is_active()) else { return };
+        let Some(worker) = workers.get_mut(key) else { return };
         if worker.nonce != nonce && !rules.has(Mutation::NonceIgnored) {
             return;
         }
+        let lost = |bind: Change| Stop { hold: bind.hold, reason: StopOrder::Lost };
         let mut findings = Findings::default();
-        for bind in binds {
-            match worker.bindings.bind_early(bind) {
-                Some(Standing::Held) => findings.bound.push(bind.hold),
-                Some(Standing::Lost) => {
-                    findings.stops.push(Stop { hold: bind.hold, reason: StopOrder::Lost });
+        match worker.stage {
+            Stage::Active(sync) => {
+                for bind in binds {
+                    if rules.has(Mutation::RepeatedBindIgnored) && worker.bindings.is_repeat(bind) {
+                        continue;
+                    }
+                    match worker.bindings.bind_early(bind) {
+                        // Once its lease is over nothing may start. It repeats a bind that nobody answers.
+                        Some(Standing::Held) if worker.expires > now => findings.bound.push(bind.hold),
+                        Some(Standing::Held | Standing::Checking) => {}
+                        // What is not in its set may be, once we know that.
+                        None if sync == Sync::Awaited => {}
+                        Some(Standing::Lost) | None => findings.stops.push(lost(bind)),
+                    }
                 }
-                Some(Standing::Checking) | None => {}
             }
+            Stage::Stopping => findings.stops.extend(binds.into_iter().map(lost)),
+            Stage::Joining(_) | Stage::Ended(_) => return,
         }
         outbox.tell(key, findings);
         outbox.check(key, worker);
     }
 
     /// The server claimed jobs for a worker. Without a record, as for a worker that we do not know yet, a bind is checked.
-    pub(super) fn granted(&mut self, key: &WorkerKey, holds: Vec<Hold>, last_start: u64) {
-        if let Some(worker) = self.workers.get_mut(key).filter(|worker| !worker.is_ended()) {
-            worker.bindings.record(holds, last_start);
+    pub(super) fn granted(&mut self, key: &WorkerKey, holds: Vec<Hold>, exclusive: &[Hold], last_start: u64) {
+        if let Some(worker) = self.workers.get_mut(key)
+            && matches!(worker.stage, Stage::Joining(_) | Stage::Active(_))
+        {
+            worker.bindings.record(holds, exclusive, last_start);
         }
     }
 
@@ -66,8 +80,10 @@ impl Registry {
     pub(super) fn checked(&mut self, now: Instant, key: WorkerKey, standings: Option<Vec<HoldStanding>>) {
         let Registry { workers, outbox, timers, .. } = self;
         let Some(worker) = workers.get_mut(&key) else { return };
+        let may_start = worker.is_active() && worker.expires > now;
         match standings.and_then(|standings| worker.bindings.checked(&standings)) {
-            Some(findings) => {
+            Some(mut findings) => {
+                findings.bound.retain(|_| may_start);
                 outbox.tell(&key, findings);
                 outbox.check(&key, worker);
                 worker.notice_sync();

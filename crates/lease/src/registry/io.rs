@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::{Hold, HolderEnd, Instant, Nonce, RegistryId, WorkerKey};
 
 use crate::clock_rule::RateError;
-use crate::message::{Answer, Change, Generation, Heartbeat, Profile, Stop};
+use crate::message::{Answer, Change, Generation, Heartbeat, Leave, Profile, Stop};
 
 /// A registry's terms, fixed for its life.
 #[derive(Clone, Debug)]
@@ -66,8 +66,8 @@ pub enum Input {
         key: WorkerKey,
         /// Which process; `None` for a holder that never heartbeat.
         nonce: Option<Nonce>,
-        /// All its jobs are stopped.
-        all_stopped: bool,
+        /// How.
+        leave: Leave,
     },
     /// The server claimed jobs for this worker and is about to send them: our own record of the claims.
     Granted {
@@ -75,6 +75,8 @@ pub enum Input {
         key: WorkerKey,
         /// Which.
         holds: Vec<Hold>,
+        /// Those of them that are exclusive.
+        exclusive: Vec<Hold>,
         /// The start number of the last of them.
         start: u64,
     },
@@ -164,9 +166,12 @@ pub enum Enlisted {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldStanding {
     /// It stands.
-    Held,
-    /// It stands, and someone cancelled the job.
-    HeldCancelled,
+    Held {
+        /// Someone cancelled the job.
+        cancelled: bool,
+        /// At most one copy of it may run.
+        exclusive: bool,
+    },
     /// It is gone.
     Lost,
 }
@@ -192,7 +197,7 @@ pub enum Output {
         /// The largest grant.
         grant: Duration,
         /// Who it is.
-        profile: Profile,
+        profile: Box<Profile>,
     },
     /// Move these holds to the worker's new key and retire the former one. Answer: [`Input::Succeeded`].
     Succeed {
@@ -212,6 +217,17 @@ pub enum Output {
         end: HolderEnd,
         /// Its losses count against the jobs.
         counted: bool,
+        /// The latest moment at which it can have run anything, by our clock: what it said, or what the clock rule says.
+        stopped_by: Instant,
+    },
+    /// A worker whose end was declared says when it really stopped: how far the two were apart.
+    LateWord {
+        /// Who.
+        key: WorkerKey,
+        /// When its end was declared.
+        ended_at: Instant,
+        /// When it had stopped everything.
+        stopped_at: Instant,
     },
     /// Ask the rows whether these holds stand. Answer: [`Input::Checked`].
     Check {
@@ -259,6 +275,8 @@ pub struct Row {
     pub registry: Option<RegistryId>,
     /// The job has a heartbeat timeout: a live worker is not enough.
     pub beats_itself: bool,
+    /// At most one copy of it may run: it moves only when its holder says that it has stopped, or its lease is over.
+    pub exclusive: bool,
     /// The holder is known to the passive detector, and pings.
     pub pings: bool,
     /// How long the registry that judges the holder could not be reached; `None` while it can, or is this one.
@@ -329,6 +347,8 @@ pub enum WorkerState {
     Active,
     /// Known from before a restart; it has not sent its full set yet.
     Unsynced,
+    /// It was kicked and holds exclusive jobs: it ends when it says that they have stopped, or with its lease.
+    Stopping,
     /// Over.
     Ended(HolderEnd),
 }

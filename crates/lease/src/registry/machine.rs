@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use model::{Hold, Instant, WorkerKey};
 
 use super::bindings::{Findings, Standing};
-use super::entity::Entity;
+use super::entity::{Ending, Entity};
 use super::io::{Input, Output, Restored, Terms, Ticket, WorkerView};
 use super::key_hash::KeyHash;
 use super::mutation::Mutation;
@@ -75,7 +75,7 @@ impl Registry {
         match input {
             Input::Restored(known) => self.restore(now, known),
             Input::Heartbeat { ticket, beat } => self.heartbeat(now, ticket, beat),
-            Input::Bind { key, nonce, binds } => self.bind(&key, nonce, binds),
+            Input::Bind { key, nonce, binds } => self.bind(now, &key, nonce, binds),
             Input::Leave { ticket, .. } | Input::Kick { ticket, .. } if !self.is_restored => {
                 if self.postponed.len() < POSTPONED_MAX {
                     self.postponed.push(input);
@@ -83,11 +83,9 @@ impl Registry {
                     self.outbox.leave_done(ticket);
                 }
             }
-            Input::Leave { ticket, key, nonce, all_stopped } => {
-                self.leave(now, ticket, key, nonce, all_stopped);
-            }
+            Input::Leave { ticket, key, nonce, leave } => self.leave(now, ticket, key, nonce, leave),
             Input::Kick { ticket, key } => self.kick(now, ticket, key),
-            Input::Granted { key, holds, start } => self.granted(&key, holds, start),
+            Input::Granted { key, holds, exclusive, start } => self.granted(&key, holds, &exclusive, start),
             Input::Settled { key, holds } => self.settled(&key, &holds),
             Input::Cancel { key, hold } => self.cancel(key, hold),
             Input::Drain { key } => self.drain(&key),
@@ -200,13 +198,21 @@ impl Outbox {
         self.push(Output::LeaveDone { ticket });
     }
 
-    /// Tells a worker at once how its binds stand.
-    pub(super) fn tell(&mut self, key: &WorkerKey, findings: Findings) {
-        if !findings.bound.is_empty() {
-            self.push(Output::Bound { key: key.clone(), holds: findings.bound });
+    /// Answers a leave or kick of a worker that is over, once that is durable.
+    pub(super) fn leave_done_with(&mut self, ending: &mut Ending, ticket: Ticket) {
+        match &mut ending.farewell {
+            Some(farewell) => farewell.tickets.push(ticket),
+            None => self.leave_done(ticket),
         }
+    }
+
+    /// Tells a worker at once how its binds stand. Stops come first, so that nothing starts only to be stopped.
+    pub(super) fn tell(&mut self, key: &WorkerKey, findings: Findings) {
         if !findings.stops.is_empty() {
             self.push(Output::Stop { key: key.clone(), stops: findings.stops });
+        }
+        if !findings.bound.is_empty() {
+            self.push(Output::Bound { key: key.clone(), holds: findings.bound });
         }
     }
 

@@ -3,9 +3,10 @@
 //! ```text
 //!            first heartbeat          durable                 lease over, left, kicked, succeeded
 //!   (none) ───────────────► Joining ─────────► Active ────────────────────────────────────► Ended ──► (none)
-//!                                                 ▲                                   durable, then
-//!   (restored from the store) ───► Unsynced ──────┘                                   remembered a while
-//!                                   full set, checked
+//!                                                 ▲ └──► Stopping ──────────────────────────┘ durable, then
+//!   (restored from the store) ───► Unsynced ──────┘ kicked with   all stopped, or            remembered a while
+//!                                   full set,       exclusive     lease over
+//!                                   checked         jobs
 //! ```
 //!
 //! A worker that heartbeats keeps everything it has bound; what it costs does not depend on how much that is. A row lease
@@ -20,6 +21,7 @@ mod heartbeat;
 mod holds;
 mod io;
 mod key_hash;
+mod kick;
 mod machine;
 mod mutation;
 mod refused;

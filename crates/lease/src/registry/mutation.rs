@@ -51,11 +51,17 @@ pub enum Mutation {
     FormerExpires,
     /// A worker that leaves while jobs run loses them at once.
     LeaveIgnoresRunningJobs,
+    /// An exclusive job that gives no sign is handed over while it may still run.
+    TakesBackSilentExclusive,
+    /// The exclusive jobs of a kicked worker are handed over while they may still run.
+    KickHandsOverAtOnce,
+    /// A bind that is repeated because its acknowledgement was lost is not acknowledged again.
+    RepeatedBindIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 24] = {
+    pub const ALL: [Mutation; 27] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -82,6 +88,9 @@ impl Mutation {
             KnownWorkersThrottled,
             FormerExpires,
             LeaveIgnoresRunningJobs,
+            TakesBackSilentExclusive,
+            KickHandsOverAtOnce,
+            RepeatedBindIgnored,
         ]
     };
 }

@@ -31,6 +31,11 @@ impl Stops {
         self.orders.remove(&hold);
     }
 
+    /// True if it is to be stopped.
+    pub(super) fn contains(&self, hold: Hold) -> bool {
+        self.orders.contains_key(&hold)
+    }
+
     /// Keeps only the stops of these.
     pub(super) fn retain(&mut self, is_kept: impl Fn(&Hold) -> bool) {
         self.orders.retain(|hold, _| is_kept(hold));

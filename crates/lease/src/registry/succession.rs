@@ -87,17 +87,29 @@ impl Registry {
             return self.timers.arm(until, Timer::Succeed, key);
         };
         let (asked, former) = (std::mem::take(asked), succession.former.clone());
-        // What moved is this worker's as if it had just been granted; what did not is refused whenever it is bound.
-        for (hold, moved) in asked.into_iter().zip(moved) {
-            if moved {
-                // The worker has it already: whatever its number was, it was seen.
-                worker.bindings.record(vec![hold], 0);
-            } else if let Some(at) = worker.bindings.refuse(now, hold) {
-                self.timers.arm(at, Timer::Unmark, key.clone());
+        let exclusiveness = self.exclusiveness(&former, &asked);
+        let Some(worker) = self.workers.get_mut(&key) else { return };
+        for ((hold, moved), is_exclusive) in asked.into_iter().zip(moved).zip(exclusiveness) {
+            match (moved, is_exclusive) {
+                // It is this worker's as if it had just been granted. The worker has it already: whatever its number
+                // was, it was seen.
+                (true, Some(true)) => worker.bindings.record(vec![hold], &[hold], 0),
+                (true, Some(false)) => worker.bindings.record(vec![hold], &[], 0),
+                // As after a restart: without a record its row is asked.
+                (true, None) => {}
+                // It is refused whenever it is bound.
+                (false, _) => {
+                    if let Some(at) = worker.bindings.refuse(now, hold) {
+                        self.timers.arm(at, Timer::Unmark, key.clone());
+                    }
+                }
             }
         }
-        if self.workers.get(&former).is_some_and(|worker| worker.is_active()) {
-            self.end(now, &former, HolderEnd::Succeeded, None);
+        // A former that was kicked meanwhile ends as that.
+        if let Some(worker) = self.workers.get(&former).filter(|worker| worker.is_active()) {
+            // Its own clock ended its lease before its successor was heard of.
+            let stopped_at = worker.runs_until(&self.rules).min(now);
+            self.end(now, &former, HolderEnd::Succeeded, Some(stopped_at), None);
         }
         self.activate(now, key);
     }
@@ -110,6 +122,13 @@ impl Registry {
             return;
         }
         self.joined(now, due.key);
+    }
+
+    /// What is known of whether these holds of the former are exclusive.
+    fn exclusiveness(&self, former: &WorkerKey, holds: &[Hold]) -> Vec<Option<bool>> {
+        let worker = self.workers.get(former);
+        let of = |hold: &Hold| worker.and_then(|worker| worker.bindings.exclusiveness(*hold));
+        holds.iter().map(of).collect()
     }
 
     /// Asks the store to move everything that the heartbeat says is held.

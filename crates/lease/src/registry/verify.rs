@@ -4,8 +4,10 @@
 //! |---|---|---|
 //! | is judged by another registry | – | not ours |
 //! | is judged by a registry that cannot be reached | – | ask again; take back once its longest possible lease is over |
-//! | joining, unsynced, or we do not know yet who was alive | – | ask again |
+//! | the same, and the job is exclusive | – | ask again |
+//! | joining, unsynced, stopping, or we do not know yet who was alive | – | ask again |
 //! | active | yes | push, unless the job must beat by itself: then it is lost |
+//! | the same, and the job is exclusive and silent | yes | tell it to stop, ask again |
 //! | active | yes, and its row is being asked | ask again |
 //! | active | no, or it was told to stop | refused from now on, then take back |
 //! | ended | – | take back, once the end is durable |
@@ -13,12 +15,13 @@
 
 use model::{Hold, Instant, WorkerKey};
 
-use super::bindings::Standing;
+use super::bindings::{Findings, Standing};
 use super::entity::Stage;
 use super::io::{Output, Row, StartResult, Verdict};
 use super::machine::Registry;
 use super::mutation::Mutation;
 use super::timers::{Due, Timer};
+use crate::message::Stop;
 
 impl Registry {
     /// Judges rows whose lease is over: one verdict for each, in their order. May queue outputs.
@@ -41,9 +44,9 @@ impl Registry {
             };
         };
         match &worker.stage {
-            Stage::Joining(_) => return Verdict::AskAgain,
-            Stage::Ended { farewell, .. } => {
-                let is_durable = farewell.is_none() || self.rules.has(Mutation::RetireNotDurableFirst);
+            Stage::Joining(_) | Stage::Stopping => return Verdict::AskAgain,
+            Stage::Ended(ending) => {
+                let is_durable = ending.farewell.is_none() || self.rules.has(Mutation::RetireNotDurableFirst);
                 return if is_durable { Verdict::TakeBack } else { Verdict::AskAgain };
             }
             Stage::Active(_) => {
@@ -55,6 +58,12 @@ impl Registry {
         match worker.bindings.standing(row.hold) {
             Some(Standing::Checking) => return Verdict::AskAgain,
             Some(Standing::Held) if !row.beats_itself => return Verdict::Push,
+            Some(Standing::Held) if row.exclusive && !self.rules.has(Mutation::TakesBackSilentExclusive) => {
+                // It may be running: it moves when its worker says that it has stopped, or ends.
+                let stops: Vec<Stop> = worker.bindings.silence(row.hold).into_iter().collect();
+                self.outbox.tell(&row.holder, Findings { stops, ..Findings::default() });
+                return Verdict::AskAgain;
+            }
             Some(Standing::Held) => {
                 let stops = vec![worker.bindings.lose(row.hold)];
                 self.outbox.push(Output::Stop { key: row.holder.clone(), stops });
@@ -75,6 +84,8 @@ impl Registry {
         match row.unreachable_for {
             _ if self.rules.has(Mutation::NonOwnerJudges) => Verdict::TakeBack,
             None => Verdict::NotOurs,
+            // Only its owner can say that it has stopped.
+            Some(_) if row.exclusive => Verdict::AskAgain,
             Some(silent) if silent > terms.rate_error.longer(terms.lease_max) => Verdict::TakeBack,
             Some(_) => Verdict::AskAgain,
         }

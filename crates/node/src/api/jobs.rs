@@ -55,7 +55,7 @@ impl Api {
         let mut queues: Vec<QueueName> = jobs.iter().map(|job| job.queue.clone()).collect();
         queues.sort();
         queues.dedup();
-        let unserved = queues.iter().filter(|queue| self.sessions.workers_for(queue) == 0);
+        let unserved = queues.iter().filter(|queue| self.workers_for(queue) == 0);
         let unserved_queues = unserved.map(ToString::to_string).collect();
 
         let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
@@ -83,7 +83,7 @@ impl Api {
     pub(crate) async fn get(&self, request: wire::GetJobRequest) -> Answer<wire::Job> {
         let id: JobId = request.id.parse()?;
         let job = self.store.get(id).await?.ok_or_else(|| unknown_job(id))?;
-        let workers = self.sessions.workers_for(&job.queue);
+        let workers = self.workers_for(&job.queue);
         Ok(wire::Job { workers: Some(workers), ..convert::job(job) })
     }
 

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 use crate::Node;
 use crate::config::NodeConfig;
 use crate::event::{Event, RollEvent};
+use crate::exclusive::ExclusiveQueues;
 use crate::faults::Faults;
 use crate::ids::IdSource;
 use crate::metrics::Metrics;
@@ -41,6 +42,7 @@ pub(crate) struct Api {
     pub(crate) renewals: RenewalHealth,
     pub(crate) pingers: Pingers,
     pub(crate) faults: Faults,
+    pub(crate) exclusive: ExclusiveQueues,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -59,6 +61,7 @@ impl Api {
             renewals: RenewalHealth::default(),
             pingers: Pingers::new(config.pings, Arc::clone(&clock)),
             faults,
+            exclusive: ExclusiveQueues::default(),
             generation: clock.wall().as_millis().unsigned_abs(),
             closing: CancellationToken::new(),
             store,

@@ -4,6 +4,7 @@ use model::QueueName;
 use rpc::{convert, wire};
 
 use super::{Answer, Api};
+use crate::event::Event;
 
 impl Api {
     pub(crate) async fn queues(&self) -> Answer<wire::ListQueuesResponse> {
@@ -11,7 +12,7 @@ impl Api {
         let queues = stats
             .into_iter()
             .map(|stats| {
-                let workers = self.sessions.workers_for(&stats.queue);
+                let workers = self.workers_for(&stats.queue);
                 convert::queue(stats, workers)
             })
             .collect();
@@ -21,7 +22,12 @@ impl Api {
     pub(crate) async fn set_queue(&self, request: wire::SetQueueRequest) -> Answer<wire::Queue> {
         let queue = QueueName::new(&request.name)?;
         let patch = convert::queue_patch(&request)?;
+        let is_exclusivity_set = patch.exclusive.is_some();
         let settings = self.store.set_queue(&queue, patch).await?;
+        if is_exclusivity_set {
+            self.exclusive.set(&queue, settings.exclusive);
+            self.tell(Event::QueueSet { queue: queue.clone() }).await;
+        }
         if !settings.paused {
             // Resumed, perhaps: its jobs may be claimed now.
             self.wake(vec![queue.clone()]).await;
@@ -33,6 +39,11 @@ impl Api {
             counts: [0; 6],
             oldest: None,
         });
-        Ok(convert::queue(stats, self.sessions.workers_for(&queue)))
+        Ok(convert::queue(stats, self.workers_for(&queue)))
+    }
+
+    /// How many connected workers may be given jobs of this queue.
+    pub(crate) fn workers_for(&self, queue: &QueueName) -> u32 {
+        self.sessions.workers_for(queue, self.exclusive.contains(queue))
     }
 }

@@ -117,9 +117,11 @@ impl Api {
             limit: limit as usize,
             lease: self.config.lease_default,
             bytes_max: CLAIM_BYTES_MAX,
+            exclusive: false,
         };
         let claimed = self.store.claim(claim).await?;
         if claimed.is_empty() {
+            self.refuse_exclusive(&queues)?;
             // A dead key gets nothing, and its empty claims must not pass for empty queues.
             self.refuse_dead_key(&worker).await?;
         }
@@ -139,6 +141,22 @@ impl Api {
             return Ok(wire::ClaimResponse::default());
         }
         Ok(wire::ClaimResponse { jobs })
+    }
+
+    /// Whoever claims by single calls cannot be known to have stopped, so it never gets anything from these.
+    fn refuse_exclusive(&self, queues: &[QueueName]) -> Answer<()> {
+        if !queues.iter().all(|queue| self.exclusive.contains(queue)) {
+            return Ok(());
+        }
+        let names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();
+        Err(ApiError::new(
+            ErrorKind::Refused,
+            format!(
+                "{}: exclusive queues give jobs only to workers that can stop them for certain; run `tenure worker`, \
+                 or an SDK worker with a guardian",
+                names.join(", ")
+            ),
+        ))
     }
 
     async fn refuse_dead_key(&self, worker: &WorkerKey) -> Answer<()> {
@@ -161,8 +179,8 @@ impl Api {
         gone: &CancellationToken,
     ) -> Answer<Vec<wire::Assignment>> {
         let (frames, mut inbox) = mpsc::channel(1);
-        let session = self.sessions.open_unary(worker.clone(), queues.clone(), frames);
-        self.tell(Event::Joined { session: session.id, queues }).await;
+        let session = self.sessions.open_unary(worker.clone(), queues, frames);
+        self.tell(Event::Joined { session: session.id }).await;
         self.tell(Event::Credits { session: session.id, add: limit }).await;
         let frame = tokio::select! {
             frame = tokio::time::timeout(wait, inbox.recv()) => frame.ok().flatten(),
@@ -206,9 +224,14 @@ impl Api {
     }
 
     /// A worker goes by itself. One that never heartbeat has no entry, and no nonce to compare.
-    pub(crate) async fn leave_own(&self, key: WorkerKey, nonce: Nonce, all_stopped: bool) -> Answer<()> {
+    pub(crate) async fn leave_own(
+        &self,
+        key: WorkerKey,
+        nonce: Nonce,
+        words: lease::message::Leave,
+    ) -> Answer<()> {
         let nonce = self.roll_entry(&key, 0).await?.map(|_| nonce);
-        self.leave(Leave::Own { key, nonce, all_stopped }).await
+        self.leave(Leave::Own { key, nonce, words }).await
     }
 
     /// Counts jobs that were taken back and wakes dispatch for them. Their next holder can start at once.
@@ -312,7 +335,7 @@ pub(crate) fn renewal_answers(holds: &[Hold], answers: &[Renewed]) -> (Vec<wire:
     let mut stops = Vec::new();
     for (hold, answer) in holds.iter().zip(answers) {
         match answer {
-            Renewed::Held { lease, cancel } => {
+            Renewed::Held { lease, cancel, .. } => {
                 let lease_ms = convert::millis(*lease);
                 held.push(wire::Renewal { job: hold.job.to_string(), fence: hold.fence.get(), lease_ms });
                 if *cancel {

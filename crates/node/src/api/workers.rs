@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lease::clock_rule::fits_exclusive;
 use lease::message::Answer as BeatAnswer;
 use lease::registry::{Input, WorkerState, WorkerView};
 use model::{ErrorKind, Hold, HolderEnd, WorkerKey};
@@ -22,8 +23,13 @@ const UNSYNCED: &str = "unsynced";
 const ACTIVE: &str = "active";
 const INACTIVE: &str = "inactive";
 const LEFT: &str = "left";
+const STOPPING: &str = "stopping";
 const PINGING: &str = "pinging";
-const STATES: [&str; 5] = [ACTIVE, UNSYNCED, INACTIVE, LEFT, PINGING];
+const STATES: [&str; 6] = [ACTIVE, UNSYNCED, STOPPING, INACTIVE, LEFT, PINGING];
+
+/// What a kicked worker with exclusive jobs waits for.
+const STOPPING_WHY: &str =
+    "it was kicked; its jobs move when it says that they have stopped, or with its lease";
 
 impl Api {
     pub(crate) async fn list_workers(
@@ -131,7 +137,8 @@ impl Api {
     pub(crate) async fn leave_unary(&self, request: wire::LeaveRequest) -> Answer<wire::LeaveResponse> {
         let key = convert::worker(&request.worker)?;
         self.pingers.remove(&key);
-        self.leave_own(key, model::Nonce::new(request.nonce), request.all_stopped).await?;
+        let words = lease_convert::leave(&request)?;
+        self.leave_own(key, model::Nonce::new(request.nonce), words).await?;
         Ok(wire::LeaveResponse {})
     }
 
@@ -196,7 +203,7 @@ impl Api {
                 oldest = oldest.max(now.since(heard));
             }
         }
-        counts[4].1 = self.pingers.count() as u64;
+        counts[5].1 = self.pingers.count() as u64;
         Ok((counts.to_vec(), oldest))
     }
 
@@ -219,7 +226,7 @@ impl Api {
     /// Refuses what can only be done to a worker that is alive.
     async fn alive(&self, key: &WorkerKey, done: &str) -> Answer<()> {
         let worker = self.worker(key, 0).await?;
-        if [ACTIVE, UNSYNCED].contains(&worker.state.as_str()) {
+        if [ACTIVE, UNSYNCED, STOPPING].contains(&worker.state.as_str()) {
             return Ok(());
         }
         let why = if worker.state == PINGING { "it only pings".to_owned() } else { worker.why };
@@ -272,10 +279,13 @@ impl Api {
             draining: view.draining,
             why: match view.state {
                 WorkerState::Ended(end) => end.sentence().to_owned(),
+                WorkerState::Stopping => STOPPING_WHY.to_owned(),
                 _ => String::new(),
             },
             lag_ms: convert::millis(view.lag),
             jobs: Vec::new(),
+            stop_within_ms: view.profile.stop_within.map(convert::millis),
+            exclusive: view.profile.stop_within.is_some_and(|within| fits_exclusive(view.lease, within)),
         }
     }
 
@@ -300,6 +310,7 @@ fn state_word(state: WorkerState) -> &'static str {
     match state {
         WorkerState::Joining | WorkerState::Active => ACTIVE,
         WorkerState::Unsynced => UNSYNCED,
+        WorkerState::Stopping => STOPPING,
         WorkerState::Ended(end) => ended_word(end),
     }
 }

@@ -23,8 +23,6 @@ impl Stream {
 
     /// A nonce announces a worker that heartbeats.
     pub(crate) async fn open_as(server: &Server, key: &str, credits: u32, nonce: u64) -> Stream {
-        let mut client = WorkClient::connect(server.url()).await.expect("the server listens");
-        let (frames, outgoing) = mpsc::channel(16);
         let hello = wire::Hello {
             worker: key.to_owned(),
             queues: vec!["q".to_owned()],
@@ -32,6 +30,12 @@ impl Stream {
             nonce,
             ..Default::default()
         };
+        Stream::open_with(server, hello, credits).await
+    }
+
+    pub(crate) async fn open_with(server: &Server, hello: wire::Hello, credits: u32) -> Stream {
+        let mut client = WorkClient::connect(server.url()).await.expect("the server listens");
+        let (frames, outgoing) = mpsc::channel(16);
         frames
             .send(WorkerFrame { hello: Some(hello), credits, ..Default::default() })
             .await
@@ -50,6 +54,10 @@ impl Stream {
                 return found;
             }
         }
+    }
+
+    pub(crate) async fn say(&self, frame: WorkerFrame) {
+        self.frames.send(frame).await.expect("the stream is open");
     }
 
     pub(crate) async fn assignment(&mut self) -> wire::Assignment {
@@ -221,5 +229,52 @@ async fn a_worker_gets_no_work_before_its_first_heartbeat_is_taken() {
     assert_eq!(stream.hear(|frame| frame.heartbeat).await.answer, "ok");
     enqueue(&server).await;
     stream.assignment().await;
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_frame_with_too_many_binds_or_beats_ends_the_stream_with_a_sentence() {
+    let server = Server::start().await;
+    let hold = wire::Hold { job: model::JobId::from_bytes([1; 16]).to_string(), fence: 1 };
+    let change = wire::Change { job: hold.job.clone(), fence: 1, change: 1 };
+    let too_many = model::Limits::BOUND_MAX + 1;
+    let frames = [
+        WorkerFrame { binds: vec![change; too_many], ..Default::default() },
+        WorkerFrame { beats: vec![hold; too_many], ..Default::default() },
+    ];
+    for frame in frames {
+        let mut stream = Stream::open(&server, 0).await;
+        stream.say(frame).await;
+        let status = loop {
+            let said = tokio::time::timeout(PATIENCE, stream.answers.message()).await;
+            match said.expect("something is said") {
+                Ok(frame) => assert!(frame.is_some(), "it ends with a reason"),
+                Err(status) => break status,
+            }
+        };
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+        assert!(status.message().contains("at most 100000 jobs"), "{status}");
+    }
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_restarted_server_learns_again_who_its_workers_are() {
+    let server = Server::start().await;
+    let mut stream = Stream::open_as(&server, "w", 0, 7).await;
+    let beat = |number, token| wire::Heartbeat { number, token, ..Default::default() };
+    stream.say(WorkerFrame { heartbeat: Some(beat(1, String::new())), ..Default::default() }).await;
+    let first = stream.hear(|frame| frame.heartbeat).await;
+    let server = server.restart_with(node::NodeConfig::default()).await;
+    let mut stream = Stream::open_as(&server, "w", 0, 7).await;
+    stream.say(WorkerFrame { heartbeat: Some(beat(2, first.token)), ..Default::default() }).await;
+    let second = stream.hear(|frame| frame.heartbeat).await;
+    assert_eq!(second.answer, "token_mismatch");
+    let full = Some(wire::FullSet::default());
+    let heartbeat = Some(wire::Heartbeat { full, ..beat(3, second.token) });
+    stream.say(WorkerFrame { heartbeat, ..Default::default() }).await;
+    assert_eq!(stream.hear(|frame| frame.heartbeat).await.answer, "ok");
+    let (_, shown) = server.http("GET", "/v1/workers/w", "").await;
+    assert_eq!((&shown["state"], &shown["queues"]), (&"active".into(), &serde_json::json!(["q"])), "{shown}");
     server.stop().await;
 }

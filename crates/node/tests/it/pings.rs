@@ -1,11 +1,14 @@
 //! Holders that can do no more than ping: noticed when they fall silent, also when the server was restarted meanwhile.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease::passive::PassiveConfig;
 use node::NodeConfig;
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
+use crate::gated::Gated;
 use crate::support::Server;
 
 fn config() -> NodeConfig {
@@ -80,5 +83,26 @@ async fn pings_and_heartbeats_do_not_share_a_key() {
     assert_eq!(status, 200);
     let (status, problem) = server.http("POST", "/v1/workers/leased/ping", "").await;
     assert_eq!((status, &problem["type"]), (409, &json!("worker_inactive")), "{problem}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn one_that_comes_back_while_its_jobs_are_taken_away_is_put_off() {
+    let store = Arc::new(Gated { ends: Semaphore::new(0), ..Gated::new() });
+    let server = Server::start_on(config(), store.clone()).await;
+    ping(&server).await;
+    enqueue(&server).await;
+    let lost = claim(&server, "simple", 0).await;
+    // Its silence was noticed, and the store is still busy with that.
+    while server.http("GET", "/v1/workers/simple", "").await.1["state"] == "pinging" {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (status, problem) = ping(&server).await;
+    assert_eq!(status, 503, "it would lose what it claims from now on: {problem}");
+    store.ends.add_permits(1);
+    assert_eq!(claim(&server, "heir", 30_000).await["job"], lost["job"]);
+    while ping(&server).await.0 != 200 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     server.stop().await;
 }

@@ -65,9 +65,9 @@ impl Server {
     }
 
     /// A server on a store of the test's own.
-    pub(crate) async fn start_on(store: Arc<dyn JobStore>) -> Server {
+    pub(crate) async fn start_on(config: NodeConfig, store: Arc<dyn JobStore>) -> Server {
         let data = Arc::new(tempfile::tempdir().expect("a temporary directory"));
-        Server::run(NodeConfig::default(), store, Arc::new(SteppedClock::default()), data).await
+        Server::run(config, store, Arc::new(SteppedClock::default()), data).await
     }
 
     async fn open(config: NodeConfig, data: Arc<tempfile::TempDir>) -> Server {

@@ -162,6 +162,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "terminal_worker_has_no_successor",
     ),
     mutation(
+        "the successor of an exclusive claim has an ordinary one",
+        "SET holder = ?3, adopted = 0",
+        "SET holder = ?3, adopted = 0, exclusive = 0",
+        "exclusive_claim_stays_so_with_the_successor",
+    ),
+    mutation(
         "succeed leaves the mark of our restart",
         "SET holder = ?3, adopted = 0",
         "SET holder = ?3",

@@ -114,7 +114,8 @@ impl Bench {
         lease: Duration,
     ) -> Vec<Claimed> {
         let queues = queues.iter().map(|name| queue(name)).collect();
-        self.claim_as(Claim { holder: worker(holder), queues, limit, bytes_max: usize::MAX, lease }).await
+        let holder = worker(holder);
+        self.claim_as(Claim { holder, queues, limit, bytes_max: usize::MAX, lease, exclusive: false }).await
     }
 
     pub(super) async fn claim_as(&self, claim: Claim) -> Vec<Claimed> {
@@ -122,6 +123,13 @@ impl Bench {
         let claimed = done(self.store().claim(claim).await);
         assert!(claimed.len() <= limit, "a claim of {limit} must not get {}", claimed.len());
         claimed
+    }
+
+    /// Claims as a holder that can stop a job for certain.
+    pub(super) async fn claim_exclusive(&self, holder: &str, queues: &[&str], limit: usize) -> Vec<Claimed> {
+        let queues = queues.iter().map(|name| queue(name)).collect();
+        let (holder, bytes_max) = (worker(holder), usize::MAX);
+        self.claim_as(Claim { holder, queues, limit, bytes_max, lease: LEASE, exclusive: true }).await
     }
 
     pub(super) async fn claim(&self, holder: &str, limit: usize) -> Vec<Claimed> {
@@ -189,7 +197,7 @@ impl Bench {
         done(self.store().reap(seen).await)
     }
 
-    /// A reaper's view of a running job, expired or not.
+    /// A reaper's view of a running job by an ordinary claim, expired or not.
     pub(super) async fn seen(&self, id: JobId) -> Expired {
         let job = self.job(id).await;
         let holder = job.holder.expect("the job must be running");
@@ -201,6 +209,7 @@ impl Bench {
             holder,
             registry: known.and_then(|known| known.worker.registry),
             beats_itself: job.heartbeat_timeout.or(queue.settings.heartbeat_timeout).is_some(),
+            exclusive: false,
             lease_until: job.lease_until.expect("the job must be running"),
         }
     }
@@ -327,6 +336,10 @@ impl Bench {
 
     pub(super) async fn pause(&self, name: &str, paused: bool) {
         self.set_queue(name, QueuePatch { paused: Some(paused), ..QueuePatch::default() }).await;
+    }
+
+    pub(super) async fn set_exclusive(&self, name: &str, exclusive: bool) {
+        self.set_queue(name, QueuePatch { exclusive: Some(exclusive), ..QueuePatch::default() }).await;
     }
 }
 

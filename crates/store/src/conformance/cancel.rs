@@ -27,7 +27,10 @@ pub(super) async fn running_job_is_cancelled_by_asking_its_holder(bench: &Bench)
     assert_eq!((job.state, job.cancel_requested), (State::Running, true));
     assert_eq!(bench.cancel(id(1)).await, asked, "asking again asks again");
     assert!(bench.progress("w", hold, "stopping").await, "the hold stands until it ends");
-    assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: true }]);
+    assert_eq!(
+        bench.renew("w", &[hold]).await,
+        [Renewed::Held { lease: LEASE, cancel: true, exclusive: false }]
+    );
 }
 
 pub(super) async fn cancelled_attempt_ends_in_cancelled_whatever_its_outcome(bench: &Bench) {

@@ -13,7 +13,7 @@ use crate::port::{Claim, Claimed, Progress};
 /// A wish for jobs of these queues with this many bytes.
 fn claim_of(queues: &[&str], bytes_max: usize) -> Claim {
     let queues = queues.iter().map(|name| queue(name)).collect();
-    Claim { holder: worker("w"), queues, limit: MANY, bytes_max, lease: LEASE }
+    Claim { holder: worker("w"), queues, limit: MANY, bytes_max, lease: LEASE, exclusive: false }
 }
 
 /// A job with a payload of this length.
@@ -50,6 +50,7 @@ pub(super) async fn claim_gives_all_a_worker_needs(bench: &Bench) {
         timeout: Some(secs(600)),
         checkpoint: None,
         traceparent: new.traceparent,
+        exclusive: false,
         waited: secs(7),
     };
     assert_eq!(claimed, [expected]);

@@ -66,7 +66,10 @@ pub(super) async fn holder_goes_on_after_reopening(bench: &mut Bench) {
     bench.end("w", second, Outcome::HandedBack).await;
     bench.reopen().await;
     assert_eq!(bench.renew("thief", &[first]).await, [Renewed::Lost]);
-    assert_eq!(bench.renew("w", &[first]).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(
+        bench.renew("w", &[first]).await,
+        [Renewed::Held { lease: LEASE, cancel: false, exclusive: false }]
+    );
     let note = Progress { hold: first, note: None, checkpoint: Some(bytes::Bytes::from_static(b"row 7")) };
     assert_eq!(bench.progress_all("w", vec![note]).await, [true]);
     assert_eq!(bench.end("w", first, completed()).await, State::Completed);
@@ -240,11 +243,42 @@ pub(super) async fn pause_survives_a_reopening(bench: &mut Bench) {
     assert_eq!(ids(&bench.claim("w", MANY).await), [id(1)]);
 }
 
+pub(super) async fn exclusive_queue_survives_a_reopening(bench: &mut Bench) {
+    bench.add(new_job(1)).await;
+    bench.set_exclusive(QUEUE, true).await;
+    bench.reopen().await;
+    assert!(bench.stats().await[0].settings.exclusive);
+    assert_eq!(bench.claim("plain", MANY).await, []);
+    assert!(bench.claim_exclusive("able", &[QUEUE], MANY).await[0].exclusive);
+}
+
+pub(super) async fn exclusive_claim_survives_a_reopening(bench: &mut Bench) {
+    bench.enqueue([1, 2, 3].map(new_job).to_vec()).await;
+    bench.take("before").await;
+    bench.set_exclusive(QUEUE, true).await;
+    let claimed = bench.claim_exclusive("w", &[QUEUE], 2).await;
+    bench.set_exclusive(QUEUE, false).await;
+    bench.reopen().await;
+    let held = Renewed::Held { lease: LEASE, cancel: false, exclusive: true };
+    assert_eq!(bench.renew("w", &[claimed[0].hold]).await, [held]);
+    bench.reopen().await;
+    bench.advance(LEASE + secs(1));
+    let mut seen = bench.expired(MANY).await;
+    seen.sort_by_key(|seen| seen.hold.job);
+    let told: Vec<bool> = seen.iter().map(|seen| seen.exclusive).collect();
+    assert_eq!(told, [false, true, true], "as each was claimed");
+    let told: Vec<bool> = bench.reap(seen).await.iter().map(|reaped| reaped.exclusive).collect();
+    assert_eq!(told, [false, true, true]);
+}
+
 pub(super) async fn cancel_survives_a_reopening(bench: &mut Bench) {
     let hold = bench.running(new_job(1), "w").await;
     bench.cancel(id(1)).await;
     bench.reopen().await;
-    assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: true }]);
+    assert_eq!(
+        bench.renew("w", &[hold]).await,
+        [Renewed::Held { lease: LEASE, cancel: true, exclusive: false }]
+    );
     assert_eq!(bench.end("w", hold, completed()).await, State::Cancelled);
 }
 

@@ -3,8 +3,8 @@
 use super::bench::Bench;
 use super::harness::Case;
 use super::{
-    cancel, claim, durable, enqueue, finish, leases, once, progress, promote, purge, push, queues, random,
-    reads, reap, redrive, renew, retire, retry, succeed, workers,
+    cancel, claim, durable, enqueue, exclusive, finish, leases, once, progress, promote, purge, push, queues,
+    random, reads, reap, redrive, renew, retire, retry, succeed, workers,
 };
 
 /// What every store promises.
@@ -61,6 +61,13 @@ macro_rules! conformance_tests {
                 lease_is_the_jobs_own_else_the_queues_else_the_claims, fence_is_the_time_of_the_claim,
                 fence_grows_while_the_clock_stands, fence_grows_when_an_id_is_reused_after_purge,
                 each_job_goes_to_one_holder;
+            exclusive: exclusive_queue_gives_only_to_claims_that_say_so,
+                claim_over_several_queues_gets_from_the_ordinary_ones,
+                paused_exclusive_queue_offers_nothing, claim_from_an_ordinary_queue_is_ordinary,
+                renewal_and_rescue_tell_which_claims_are_exclusive,
+                exclusive_claim_stays_so_when_its_queue_changes,
+                ordinary_claim_stays_so_when_its_queue_changes, next_claim_follows_the_queue,
+                nothing_but_its_end_changes_what_a_claim_is, exclusive_claim_stays_so_with_the_successor;
             renew: renewal_moves_the_lease, renewal_with_a_stale_fence_is_lost,
                 renewal_by_another_holder_is_lost, renewal_of_an_unknown_job_is_lost,
                 renewal_does_not_revive_a_reaped_job, renewal_does_not_revive_a_finished_job,
@@ -103,7 +110,7 @@ macro_rules! conformance_tests {
                 holder_that_is_not_retired_loses_nothing, retirement_is_final_and_idempotent,
                 retired_holder_may_report_what_was_not_taken_yet, uncounted_loss_is_offered_at_once,
                 counted_loss_by_name_backs_off_and_buries, cancelled_job_ends_when_its_holder_is_gone,
-                first_end_stays, silent_pinger_starts_over, only_silence_is_forgiven,
+                first_end_stays, every_end_is_remembered, silent_pinger_starts_over, only_silence_is_forgiven,
                 worker_of_a_registry_is_not_readmitted, holder_is_not_readmitted_with_what_it_held;
             workers: enlisted_worker_is_known, grant_never_gets_smaller, key_of_another_process_is_taken,
                 key_of_another_registry_is_taken, terminal_key_is_not_enlisted_again,
@@ -158,7 +165,9 @@ macro_rules! conformance_tests {
                 loss_by_restart_does_not_count_after_an_extension,
                 loss_of_a_claim_made_after_reopening_counts, loss_by_restart_does_not_count_after_a_push,
                 loss_after_a_succession_counts_again, reopening_leaves_a_pushed_lease_as_it_is,
-                request_ids_survive_a_reopening, unique_keys_survive_a_reopening, pause_survives_a_reopening, cancel_survives_a_reopening,
+                request_ids_survive_a_reopening, unique_keys_survive_a_reopening, pause_survives_a_reopening,
+                exclusive_queue_survives_a_reopening, exclusive_claim_survives_a_reopening,
+                cancel_survives_a_reopening,
                 retired_holders_survive_a_reopening, workers_survive_a_reopening,
                 succession_survives_a_reopening, many_reopenings_change_nothing;
         }

@@ -23,6 +23,7 @@ mod cancel;
 mod claim;
 mod durable;
 mod enqueue;
+mod exclusive;
 mod finish;
 mod leases;
 mod once;

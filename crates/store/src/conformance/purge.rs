@@ -157,7 +157,10 @@ pub(super) async fn purge_leaves_holders_of_running_jobs(bench: &Bench) {
     let hold = bench.running(new_job(1), "plain").await;
     assert_eq!(bench.purge_ended().await, 0);
     assert_eq!(bench.job(id(1)).await.holder, Some(worker("plain")));
-    assert_eq!(bench.renew("plain", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(
+        bench.renew("plain", &[hold]).await,
+        [Renewed::Held { lease: LEASE, cancel: false, exclusive: false }]
+    );
     assert_eq!(bench.end("plain", hold, completed()).await, State::Completed);
     assert_eq!(bench.purge_ended().await, 1, "the job, and nothing that anyone could see");
     let hold = bench.running(new_job(2), "plain").await;

@@ -27,12 +27,14 @@ pub(super) async fn patch_changes_only_what_it_names(bench: &Bench) {
     let policy = RetryPolicy { growth: Growth::Fixed, base: secs(5), delay_max: secs(5) };
     let all = QueuePatch {
         paused: Some(true),
+        exclusive: Some(true),
         heartbeat_timeout: Some(Some(Duration::from_millis(1_500))),
         max_attempts: Some(Some(7)),
         retry: Some(Some(policy)),
     };
     let set = QueueSettings {
         paused: true,
+        exclusive: true,
         heartbeat_timeout: Some(Duration::from_millis(1_500)),
         max_attempts: Some(7),
         retry: Some(policy),
@@ -43,7 +45,12 @@ pub(super) async fn patch_changes_only_what_it_names(bench: &Bench) {
     let left = QueueSettings { heartbeat_timeout: None, paused: false, ..set };
     assert_eq!(bench.set_queue(QUEUE, back).await, left);
     assert_eq!(bench.stats().await[0].settings, left);
-    let rest = QueuePatch { max_attempts: Some(None), retry: Some(None), ..QueuePatch::default() };
+    let rest = QueuePatch {
+        exclusive: Some(false),
+        max_attempts: Some(None),
+        retry: Some(None),
+        ..QueuePatch::default()
+    };
     assert_eq!(bench.set_queue(QUEUE, rest).await, QueueSettings::default());
 }
 

@@ -177,6 +177,7 @@ impl<'a> History<'a> {
             limit: self.rng.upto(3),
             bytes_max: if self.rng.chance(30) { self.rng.upto(30) } else { usize::MAX },
             lease: secs(5 + self.rng.below(30)),
+            exclusive: self.rng.chance(60),
         };
         let claimed = both!(self.claim_as(claim));
         self.claims.extend(claimed.into_iter().map(|claimed| (holder.clone(), claimed.hold)));
@@ -319,6 +320,7 @@ impl<'a> History<'a> {
         let rng = &mut self.rng;
         let patch = QueuePatch {
             paused: Some(rng.chance(25)),
+            exclusive: rng.chance(50).then(|| rng.chance(50)),
             heartbeat_timeout: rng.chance(30).then(|| rng.chance(50).then(|| secs(10))),
             max_attempts: rng.chance(30).then(|| rng.chance(50).then_some(2)),
             retry: rng.chance(30).then(|| rng.chance(50).then(|| fixed(3))),

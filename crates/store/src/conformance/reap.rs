@@ -14,7 +14,14 @@ pub(super) async fn lease_is_over_at_its_end_and_not_before(bench: &Bench) {
     bench.advance(LEASE - TICK);
     assert_eq!(bench.expired(MANY).await, []);
     bench.advance(TICK);
-    let expected = Expired { hold, holder: worker("w"), registry: None, beats_itself: false, lease_until };
+    let expected = Expired {
+        hold,
+        holder: worker("w"),
+        registry: None,
+        beats_itself: false,
+        exclusive: false,
+        lease_until,
+    };
     assert_eq!(bench.expired(MANY).await, [expected]);
     assert_eq!(bench.job(id(1)).await.state, State::Running, "looking changes nothing");
 }
@@ -45,6 +52,7 @@ pub(super) async fn reaped_job_is_without_holder_and_lease(bench: &Bench) {
         state: State::Available,
         due_in: None,
         late: secs(4),
+        exclusive: false,
     };
     assert_eq!(reaped, [expected]);
     let job = bench.job(id(1)).await;

@@ -66,7 +66,10 @@ pub(super) async fn cancelled_job_is_offered_again(bench: &Bench) {
     assert_eq!(bench.redrive(id(1)).await, again(QUEUE));
     assert!(!bench.job(id(1)).await.cancel_requested, "the cancel is forgotten");
     let hold = bench.take("w").await;
-    assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(
+        bench.renew("w", &[hold]).await,
+        [Renewed::Held { lease: LEASE, cancel: false, exclusive: false }]
+    );
     assert_eq!(bench.end("w", hold, completed()).await, State::Completed);
 }
 

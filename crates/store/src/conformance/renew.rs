@@ -5,7 +5,7 @@ use model::{Fence, Hold, NewJob, QueuePatch, State};
 use super::bench::{Bench, LEASE, MANY, MILLI, QUEUE, TICK, completed, id, job_in, new_job, secs};
 use crate::port::Renewed;
 
-const HELD: Renewed = Renewed::Held { lease: LEASE, cancel: false };
+const HELD: Renewed = Renewed::Held { lease: LEASE, cancel: false, exclusive: false };
 
 pub(super) async fn renewal_moves_the_lease(bench: &Bench) {
     let hold = bench.running(new_job(1), "w").await;
@@ -76,7 +76,8 @@ pub(super) async fn renewal_grants_the_jobs_own_lease_else_the_queues_else_the_g
         .await;
     let holds: Vec<Hold> = claimed.iter().map(|claimed| claimed.hold).collect();
     let renewed = bench.renew_for("w", &holds, secs(20)).await;
-    let expected = [20, 50, 70].map(|lease| Renewed::Held { lease: secs(lease), cancel: false });
+    let expected =
+        [20, 50, 70].map(|lease| Renewed::Held { lease: secs(lease), cancel: false, exclusive: false });
     assert_eq!(renewed, expected);
     bench.advance(secs(50) - MILLI);
     let over: Vec<_> = bench.expired(MANY).await.iter().map(|expired| expired.hold.job).collect();
@@ -86,7 +87,10 @@ pub(super) async fn renewal_grants_the_jobs_own_lease_else_the_queues_else_the_g
 pub(super) async fn renewal_tells_of_a_cancel(bench: &Bench) {
     let hold = bench.running(new_job(1), "w").await;
     bench.cancel(id(1)).await;
-    assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Held { lease: LEASE, cancel: true }]);
+    assert_eq!(
+        bench.renew("w", &[hold]).await,
+        [Renewed::Held { lease: LEASE, cancel: true, exclusive: false }]
+    );
 }
 
 pub(super) async fn mixed_renewals_are_answered_in_input_order(bench: &Bench) {

@@ -23,6 +23,7 @@ pub(super) async fn retired_holder_loses_everything_whatever_the_leases_say(benc
             state: State::Available,
             due_in: None,
             late: secs(0),
+            exclusive: false,
         })
         .collect();
     assert_eq!(reaped, expected);
@@ -55,7 +56,7 @@ pub(super) async fn retired_holder_may_report_what_was_not_taken_yet(bench: &Ben
     let claimed = bench.claim("w", 2).await;
     bench.retire("w").await;
     let renewed = bench.renew("w", &[claimed[0].hold]).await;
-    assert_eq!(renewed, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(renewed, [Renewed::Held { lease: LEASE, cancel: false, exclusive: false }]);
     assert_eq!(bench.end("w", claimed[0].hold, completed()).await, State::Completed);
     assert_eq!(bench.reap_holder("w", true).await.len(), 1, "what it finished is not taken back");
     let late = bench.finish("w", claimed[1].hold, completed()).await;
@@ -121,6 +122,16 @@ fn pings(key: &str) -> Enlist {
 async fn is_admitted(bench: &Bench, key: &str) -> bool {
     bench.readmit(key).await;
     bench.end_of(key).await.is_none()
+}
+
+pub(super) async fn every_end_is_remembered(bench: &Bench) {
+    for end in HolderEnd::ALL {
+        let key = format!("{end:?}");
+        bench.enlist(enlist(&key)).await;
+        bench.retire_as(&key, end).await;
+        assert_eq!(bench.end_of(&key).await, Some((end, bench.wall())));
+        assert_eq!(bench.enlist(enlist(&key)).await, EnlistAnswer::Terminal(end));
+    }
 }
 
 pub(super) async fn silent_pinger_starts_over(bench: &Bench) {

@@ -32,7 +32,10 @@ pub(super) async fn successor_goes_on_with_what_moved(bench: &Bench) {
     assert_eq!(bench.renew("former", &holds).await, [Renewed::Lost, Renewed::Lost]);
     let stale = Finished::Stale { current: holds[0].fence };
     assert_eq!(bench.finish("former", holds[0], completed()).await, stale);
-    assert_eq!(bench.renew("new", &holds[..1]).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(
+        bench.renew("new", &holds[..1]).await,
+        [Renewed::Held { lease: LEASE, cancel: false, exclusive: false }]
+    );
     assert_eq!(bench.end("new", holds[0], completed()).await, State::Completed);
     assert_eq!(bench.end("new", holds[1], Outcome::HandedBack).await, State::Available);
 }
@@ -91,7 +94,10 @@ pub(super) async fn terminal_worker_succeeds_nobody(bench: &Bench) {
     let holds = former_with(bench, 1).await;
     bench.retire("new").await;
     assert_nothing_moved(bench, "former", "new", &holds).await;
-    assert_eq!(bench.renew("former", &holds).await, [Renewed::Held { lease: LEASE, cancel: false }]);
+    assert_eq!(
+        bench.renew("former", &holds).await,
+        [Renewed::Held { lease: LEASE, cancel: false, exclusive: false }]
+    );
 }
 
 pub(super) async fn succession_needs_both_enlisted(bench: &Bench) {
@@ -147,7 +153,10 @@ pub(super) async fn succession_keeps_the_cancel(bench: &Bench) {
     let holds = former_with(bench, 1).await;
     bench.cancel(id(1)).await;
     assert_eq!(bench.succeed("former", "new", &holds).await, [true]);
-    assert_eq!(bench.renew("new", &holds).await, [Renewed::Held { lease: LEASE, cancel: true }]);
+    assert_eq!(
+        bench.renew("new", &holds).await,
+        [Renewed::Held { lease: LEASE, cancel: true, exclusive: false }]
+    );
     assert_eq!(bench.end("new", holds[0], completed()).await, State::Cancelled);
 }
 
@@ -171,7 +180,7 @@ pub(super) async fn succession_moves_jobs_of_every_queue(bench: &Bench) {
     let claimed = bench.claim_from("former", &[QUEUE, "b"], MANY).await;
     let holds: Vec<Hold> = claimed.iter().map(|claimed| claimed.hold).collect();
     assert_eq!(bench.succeed("former", "new", &holds).await, [true, true]);
-    let held = |secs_held| Renewed::Held { lease: secs(secs_held), cancel: false };
+    let held = |secs_held| Renewed::Held { lease: secs(secs_held), cancel: false, exclusive: false };
     assert_eq!(bench.renew("new", &holds).await, [held(LEASE.as_secs()), held(9)]);
     assert_eq!(bench.counts("b").await, [0, 0, 1, 0, 0, 0]);
 }

@@ -20,7 +20,7 @@ impl Tables {
         }
         // One head for each queue: the next to be claimed of all queues is always among them.
         let mut heads: BTreeSet<(Ticket, QueueName)> =
-            claim.queues.iter().filter_map(|queue| Some((self.head(queue)?, queue.clone()))).collect();
+            claim.queues.iter().filter_map(|queue| Some((self.head(queue, claim)?, queue.clone()))).collect();
         let mut claimed = Vec::new();
         let mut bytes = 0;
         while claimed.len() < claim.limit
@@ -32,7 +32,7 @@ impl Tables {
             if !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max) {
                 break;
             }
-            if let Some((priority, run_at, id)) = self.head(&queue) {
+            if let Some((priority, run_at, id)) = self.head(&queue, claim) {
                 let priority =
                     if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };
                 heads.insert(((priority, run_at, id), queue));
@@ -49,7 +49,7 @@ impl Tables {
         let Some(row) = standing else {
             return Renewed::Lost;
         };
-        let cancel = row.job.cancel_requested;
+        let (cancel, exclusive) = (row.job.cancel_requested, self.is_exclusive(row));
         let own = self.heartbeat_timeout_of(&row.job).filter(|_| !self.has(Mutation::RenewForgetsOwnLease));
         let lease = own.unwrap_or(lease);
         self.change(hold.job, |row| {
@@ -59,7 +59,7 @@ impl Tables {
             row.job.state = State::Running;
             row.job.holder.get_or_insert_with(|| holder.clone());
         });
-        Renewed::Held { lease, cancel }
+        Renewed::Held { lease, cancel, exclusive }
     }
 
     pub(super) fn progress(&mut self, holder: &WorkerKey, progress: Progress) -> bool {
@@ -80,14 +80,21 @@ impl Tables {
         true
     }
 
-    fn head(&self, queue: &QueueName) -> Option<Ticket> {
+    /// What a queue offers to this claim next.
+    fn head(&self, queue: &QueueName, claim: &Claim) -> Option<Ticket> {
         let queue = self.index.queues.get(queue)?;
-        queue.head().filter(|_| self.guard(Mutation::ClaimFromPausedQueue, !queue.settings.paused))
+        let may_hold = claim.exclusive || !queue.settings.exclusive;
+        let offers = self.guard(Mutation::ClaimFromPausedQueue, !queue.settings.paused)
+            && self.guard(Mutation::ExclusiveIgnoredInClaim, may_hold);
+        queue.head().filter(|_| offers)
     }
 
     /// Gives an available job to a holder.
     fn take(&mut self, now: Now, id: JobId, claim: &Claim) -> Claimed {
-        let job = &self.jobs.get(&id).expect("an indexed job exists").job;
+        let row = self.jobs.get(&id).expect("an indexed job exists");
+        let job = &row.job;
+        // What waits is not exclusive; only a mutation leaves it so.
+        let exclusive = row.exclusive || self.is_exclusive_queue(&job.queue);
         let heartbeat_timeout = self.heartbeat_timeout_of(job);
         let lease = heartbeat_timeout.unwrap_or(claim.lease);
         let next = job.fence.get() + 1;
@@ -102,6 +109,7 @@ impl Tables {
             job.lease_until = Some(now.lease + lease);
             job.started_at = Some(now.wall);
             row.granted = lease;
+            row.exclusive = exclusive;
         });
         let hold = Hold { job: id, fence };
         let claimed = Claimed {
@@ -118,6 +126,7 @@ impl Tables {
             timeout: job.timeout,
             checkpoint: job.checkpoint.clone(),
             traceparent: job.traceparent.clone(),
+            exclusive,
             waited: now.wall.since(job.run_at),
         };
         self.note_claim(hold, claimed.attempt);

@@ -88,6 +88,7 @@ impl Tables {
             lane: Reverse(lane),
             retains_key: retains_key && !self.has(Mutation::UniqueKeyFreedEarly),
             granted: Duration::ZERO,
+            exclusive: false,
             job: Job {
                 id: new.id,
                 queue: new.queue,

@@ -100,6 +100,14 @@ pub enum Mutation {
     ClaimByTerminalHolder,
     /// A paused queue still offers jobs.
     ClaimFromPausedQueue,
+    /// An exclusive queue gives to holders that cannot stop a job for certain.
+    ExclusiveIgnoredInClaim,
+    /// What a claim is changes with its queue.
+    ExclusiveFollowsQueue,
+    /// A job whose claim was exclusive stays so in its next claim.
+    ExclusiveOutlivesClaim,
+    /// Jobs by exclusive claims are ordinary once a successor has them.
+    SucceedForgetsExclusive,
     /// Jobs are offered by time alone.
     ClaimIgnoresPriority,
     /// A queue asked for first is emptied first, whatever the others hold.
@@ -132,7 +140,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 62] = {
+    pub const ALL: [Mutation; 66] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -183,6 +191,10 @@ impl Mutation {
             FenceNotIncreased,
             ClaimByTerminalHolder,
             ClaimFromPausedQueue,
+            ExclusiveIgnoredInClaim,
+            ExclusiveFollowsQueue,
+            ExclusiveOutlivesClaim,
+            SucceedForgetsExclusive,
             ClaimIgnoresPriority,
             ClaimQueueByQueue,
             ClaimIgnoresBytes,

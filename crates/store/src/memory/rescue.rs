@@ -58,13 +58,15 @@ impl Tables {
         let over = self.index.leases.iter().take_while(|(until, _)| is_over(*until, now));
         over.take(limit)
             .map(|(lease_until, id)| {
-                let job = &self.jobs[id].job;
+                let row = &self.jobs[id];
+                let job = &row.job;
                 let holder = job.holder.clone().expect("a running job has a holder");
                 Expired {
                     hold: Hold { job: *id, fence: job.fence },
                     registry: self.workers.registry_of(&holder),
                     holder,
                     beats_itself: self.heartbeat_timeout_of(job).is_some(),
+                    exclusive: self.is_exclusive(row),
                     lease_until: *lease_until,
                 }
             })
@@ -73,7 +75,8 @@ impl Tables {
 
     /// Takes a running job from its holder: the attempt does not count, the loss does if `counted`.
     fn lose(&mut self, now: Now, id: JobId, counted: bool) -> Reaped {
-        let job = &self.jobs[&id].job;
+        let row = &self.jobs[&id];
+        let (job, exclusive) = (&row.job, self.is_exclusive(row));
         let hold = Hold { job: id, fence: job.fence };
         let holder = job.holder.clone().expect("a running job has a holder");
         let lease_until = job.lease_until.expect("a running job has a lease");
@@ -95,6 +98,7 @@ impl Tables {
             state: job.state,
             due_in: due_again_in(job, now),
             late: now.lease.since(lease_until),
+            exclusive,
         }
     }
 

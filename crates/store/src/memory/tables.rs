@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Ending, Hold, Job, JobId, LeaseTime, RetryPolicy, State, WallTime, WorkerKey};
+use model::{Ending, Hold, Job, JobId, LeaseTime, QueueName, RetryPolicy, State, WallTime, WorkerKey};
 
 use super::clock::{Now, lease_time};
 use super::index::Index;
@@ -34,6 +34,8 @@ pub(super) struct Row {
     pub(super) retains_key: bool,
     /// The lease granted last.
     pub(super) granted: Duration,
+    /// It is running, by an exclusive claim.
+    pub(super) exclusive: bool,
 }
 
 /// Where a job goes when its attempt ends.
@@ -57,6 +59,8 @@ impl Tables {
         self.index.link(row);
         let legal = before == row.job.state || before.may_become(row.job.state);
         debug_assert!(legal || self.mutation.is_some(), "{before:?} must not become {:?}", row.job.state);
+        let sound = !row.exclusive || row.job.state == State::Running;
+        debug_assert!(sound || self.mutation.is_some(), "only a running job is exclusive");
         &row.job
     }
 
@@ -66,11 +70,13 @@ impl Tables {
             Next::Completed => !self.has(Mutation::CancelledRunningJobCompletes),
             Next::Offered(_) => !self.has(Mutation::CancelledLostJobComesBack),
         };
+        let outlives = self.has(Mutation::ExclusiveOutlivesClaim);
         self.change(id, |row| {
             let job = &mut row.job;
             edit(job);
             job.holder = None;
             job.lease_until = None;
+            row.exclusive &= outlives;
             job.state = match next {
                 _ if job.cancel_requested && heeds_cancel => State::Cancelled,
                 Next::Completed => State::Completed,
@@ -106,6 +112,20 @@ impl Tables {
     pub(super) fn heartbeat_timeout_of(&self, job: &Job) -> Option<Duration> {
         let queue = self.index.queues.get(&job.queue);
         job.heartbeat_timeout.or_else(|| queue?.settings.heartbeat_timeout)
+    }
+
+    /// Whether a queue is exclusive now.
+    pub(super) fn is_exclusive_queue(&self, queue: &QueueName) -> bool {
+        self.index.queues.get(queue).is_some_and(|queue| queue.settings.exclusive)
+    }
+
+    /// Whether the claim of a running job is exclusive.
+    pub(super) fn is_exclusive(&self, row: &Row) -> bool {
+        if self.has(Mutation::ExclusiveFollowsQueue) {
+            self.is_exclusive_queue(&row.job.queue)
+        } else {
+            row.exclusive
+        }
     }
 
     /// How a job comes back: its own policy, else its queue's, else the default.

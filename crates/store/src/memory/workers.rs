@@ -124,11 +124,15 @@ impl Tables {
         successor: &WorkerKey,
         holds: &[Hold],
     ) -> Vec<bool> {
+        let keeps_exclusive = !self.has(Mutation::SucceedForgetsExclusive);
         if self.may_succeed(former, successor) {
             for hold in holds {
                 let row = self.jobs.get(&hold.job);
                 if row.is_some_and(|row| self.stands(&row.job, former, *hold)) {
-                    self.change(hold.job, |row| row.job.holder = Some(successor.clone()));
+                    self.change(hold.job, |row| {
+                        row.job.holder = Some(successor.clone());
+                        row.exclusive &= keeps_exclusive;
+                    });
                 }
             }
             if !self.has(Mutation::SucceedKeepsFormer) {

@@ -6,46 +6,40 @@
 //! | 65 (`EX_DATAERR`) | dead: trying again will not help |
 //! | 75 (`EX_TEMPFAIL`), any other code, a signal | failed, tried again by the job's policy |
 //!
-//! The end of standard error becomes the error text. Each process leads a process group of its own. When the job must
-//! stop, the group gets SIGTERM and, after the kill wait, SIGKILL; what such a process returns is never taken for
-//! success, since many programs exit with 0 when they are terminated. Whatever the leader leaves behind in its group is
-//! killed, also after a normal exit, and nothing is reported before the group is empty. A process that moves itself
-//! into another group or session escapes this.
+//! The end of standard error becomes the error text. The process is started by the worker's guardian, as the leader of a
+//! family: everyone who descends from it. When the job must stop, the family gets SIGTERM and, after the kill wait,
+//! SIGKILL. Whoever the leader leaves behind is killed, also after a normal exit, and nothing is reported before nobody
+//! of the family is left.
 //!
 //! Where a job has a heartbeat timeout, whatever its process writes counts as a sign that it gets on.
 
 mod capture;
-mod group;
+mod outcome;
 mod program;
-#[cfg(test)]
-mod tests;
 
-use std::os::unix::process::ExitStatusExt;
-use std::process::{ExitStatus, Stdio};
+use std::fmt::Display;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lease::ledger::StopReason;
+use guardian::{Exit, Family, Guardian, GuardianLost, Launch, LaunchError};
+use lease::ledger::Ended;
 use model::Invalid;
-use tokio::io::AsyncWriteExt;
-use tokio::process::{Child, ChildStdin, Command};
+use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time;
+use tokio_util::sync::CancellationToken;
 
 use self::capture::{Head, Tail};
-use self::group::Group;
+use self::outcome::Course;
 use crate::context::JobContext;
+use crate::handler;
 use crate::job_error::JobError;
 
-/// "The input data was incorrect in some way": no retry (`sysexits.h`).
-const EX_DATAERR: i32 = 65;
 /// Largest result; a job that writes more is dead, since a cut result would pass for a whole one.
 const STDOUT_MAX_DEFAULT: usize = 64 << 10;
 /// How much of the end of standard error is kept.
 const STDERR_MAX_DEFAULT: usize = 4 << 10;
-/// From SIGTERM to SIGKILL. One second less than the worker's kill wait, so that the group is empty before the worker
-/// gives the task up.
-const KILL_WAIT_DEFAULT: Duration = Duration::from_secs(4);
-/// How long output may still trickle in once the group is dead: only a process that left the group can hold it open.
+/// How long output may still trickle in once the family is gone: only someone who got hold of a pipe in another way can
+/// keep it open.
 const OUTPUT_WAIT: Duration = Duration::from_secs(1);
 
 /// A command to run for each job.
@@ -55,7 +49,17 @@ pub struct ExecRunner {
     env: Vec<(String, String)>,
     stdout_max: usize,
     stderr_max: usize,
-    kill_wait: Duration,
+    kill_wait: Option<Duration>,
+}
+
+/// What the worker gives to a run.
+pub(crate) struct ExecTerms {
+    /// Who starts and ends the process.
+    pub(crate) guardian: Guardian,
+    /// From telling a job to stop to the end of its task.
+    pub(crate) kill_wait: Duration,
+    /// Fires when the process must be killed at once.
+    pub(crate) abort: CancellationToken,
 }
 
 impl ExecRunner {
@@ -70,7 +74,7 @@ impl ExecRunner {
             env: Vec::new(),
             stdout_max: STDOUT_MAX_DEFAULT,
             stderr_max: STDERR_MAX_DEFAULT,
-            kill_wait: KILL_WAIT_DEFAULT,
+            kill_wait: None,
         })
     }
 
@@ -92,32 +96,42 @@ impl ExecRunner {
         self
     }
 
-    /// From SIGTERM to SIGKILL. 4 s when not given; keep it shorter than the worker's own kill wait.
+    /// From SIGTERM to SIGKILL. Four fifths of the worker's kill wait when not given, which leaves the kernel some time to
+    /// end everyone; when the worker's is over, SIGKILL comes in any case.
     pub fn kill_wait(mut self, wait: Duration) -> Self {
-        self.kill_wait = wait;
+        self.kill_wait = Some(wait);
         self
     }
 
-    /// Runs one job to its end, or until its context says stop. Dropping the future kills the group at once.
-    pub async fn run(&self, context: JobContext, payload: Bytes) -> Result<Bytes, JobError> {
-        let program = &self.command[0];
-        let mut child = self
-            .command_for(&context)
-            .spawn()
-            .map_err(|error| JobError::retry(format!("cannot start {program:?}: {error}")))?;
-        let stdin = child.stdin.take();
-        let mut stdout = Head::new(child.stdout.take(), self.stdout_max);
-        let mut stderr = Tail::new(child.stderr.take(), self.stderr_max);
-        // Declared after the child, so that it is dropped first: the group dies before its leader can be reaped.
-        let mut group = Group::of(&child);
-
-        let (status, is_stopped) = {
-            let ending = self.end(&mut child, &mut group, &context);
-            let feeding = feed(stdin, payload);
-            let reading = || context.heartbeat();
-            let mut io =
-                std::pin::pin!(async { tokio::join!(feeding, stdout.read(reading), stderr.read(reading)) });
-            let mut ending = std::pin::pin!(ending);
+    /// Runs one job to its end, or until its context says stop. Returns when nobody of its family is left; never, if that
+    /// cannot be known any more. Must not be dropped before.
+    pub(crate) async fn run(&self, terms: ExecTerms, context: JobContext, payload: Bytes) -> Ended {
+        let cannot_start = |error: &dyn Display| {
+            let program = &self.command[0];
+            handler::ended(Err(JobError::retry(format!("cannot start {program:?}: {error}"))))
+        };
+        let mut family = match terms.guardian.launch(self.launch(&context)).await {
+            Ok(family) => family,
+            Err(LaunchError::TooLate) => return Ended::Aborted,
+            Err(LaunchError::GuardianLost(lost)) => return guardian_lost(lost, &context).await,
+            Err(error) => return cannot_start(&error),
+        };
+        let mut stdout = Head::new(self.stdout_max);
+        let mut stderr = Tail::new(self.stderr_max);
+        let untaken = "a family comes with all its pipes";
+        let pipe_in = family.stdin.take().expect(untaken);
+        let (pipe_out, pipe_err) =
+            (family.stdout.take().expect(untaken), family.stderr.take().expect(untaken));
+        let ended = {
+            let wrote = || context.heartbeat();
+            let mut io = std::pin::pin!(async {
+                tokio::join!(
+                    feed(pipe_in, payload),
+                    stdout.read(pipe_out, wrote),
+                    stderr.read(pipe_err, wrote)
+                )
+            });
+            let mut ending = std::pin::pin!(self.end(&mut family, &terms, &context));
             let mut io_done = false;
             let ended = loop {
                 tokio::select! {
@@ -126,112 +140,124 @@ impl ExecRunner {
                 }
             };
             if !io_done {
-                let _ = time::timeout(OUTPUT_WAIT, io).await;
+                tokio::select! {
+                    // What was written so far is read in any case; nothing waits for more once the job must stop.
+                    biased;
+                    _ = time::timeout(OUTPUT_WAIT, io) => {}
+                    () = terms.must_end(&context) => {}
+                }
             }
-            ended.map_err(|error| JobError::retry(format!("lost track of {program:?}: {error}")))?
+            ended
         };
-        self.outcome(status, is_stopped.then(|| context.stop_reason()).flatten(), stdout, &stderr)
+        match ended {
+            Ok(Ran { exit, is_stopped: false }) => {
+                handler::ended(Course { stopped: None, exit, stdout, stderr }.outcome())
+            }
+            Ok(Ran { exit, is_stopped: true }) => match context.stop_reason() {
+                None => Ended::Aborted,
+                stopped => handler::ended(Course { stopped, exit, stdout, stderr }.outcome()),
+            },
+            Err(lost) => guardian_lost(lost, &context).await,
+        }
     }
 
-    /// Waits for the leader, stops it when told to, and empties its group. Whether it had to be stopped.
+    /// Waits until nobody of the family is left; stops it when told to.
     async fn end(
         &self,
-        child: &mut Child,
-        group: &mut Group,
+        family: &mut Family,
+        terms: &ExecTerms,
         context: &JobContext,
-    ) -> std::io::Result<(ExitStatus, bool)> {
-        let is_stopped = tokio::select! {
+    ) -> Result<Ran, GuardianLost> {
+        tokio::select! {
             // One that ended by itself in the same instant was not stopped.
             biased;
-            () = group.leader_exited() => false,
-            () = context.cancelled() => true,
-        };
-        if is_stopped {
-            group.terminate();
-            let _ = time::timeout(self.kill_wait, group.leader_exited()).await;
+            exit = family.ended() => return Ok(Ran { exit: exit?, is_stopped: false }),
+            () = terms.must_end(context) => {}
         }
-        // The leader is a zombie or still runs; either way its number is not free for others yet.
-        group.kill();
-        let status = child.wait().await?;
-        group.reaped().await;
-        Ok((status, is_stopped))
+        family.terminate();
+        tokio::select! {
+            exit = family.ended() => return Ok(Ran { exit: exit?, is_stopped: true }),
+            () = time::sleep(self.kill_wait.unwrap_or(terms.kill_wait * 4 / 5)) => {}
+            () = terms.abort.cancelled() => {}
+        }
+        family.kill();
+        Ok(Ran { exit: family.ended().await?, is_stopped: true })
     }
 
-    fn command_for(&self, context: &JobContext) -> Command {
-        let mut command = Command::new(&self.command[0]);
-        command
-            .args(&self.command[1..])
-            .envs(self.env.iter().map(|(name, value)| (name, value)))
-            .env("TENURE_JOB_ID", context.job_id().to_string())
-            .env("TENURE_ATTEMPT", context.attempt().to_string())
-            .env("TENURE_MAX_ATTEMPTS", context.max_attempts().to_string())
-            .env("TENURE_FENCE", context.fence().to_string())
-            .env("TENURE_QUEUE", context.queue())
-            .env("TENURE_KIND", context.kind())
-            .env("TENURE_WORKER", context.worker().as_str())
-            .env("TENURE_SERVER", context.servers())
-            .env("TENURE_LEASE_MS", context.lease().as_millis().to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
+    fn launch(&self, context: &JobContext) -> Launch {
+        let mut env = self.env.clone();
+        let mut set = |name: &str, value: String| env.push((name.to_owned(), value));
+        set("TENURE_JOB_ID", context.job_id().to_string());
+        set("TENURE_ATTEMPT", context.attempt().to_string());
+        set("TENURE_MAX_ATTEMPTS", context.max_attempts().to_string());
+        set("TENURE_FENCE", context.fence().to_string());
+        set("TENURE_QUEUE", context.queue().to_owned());
+        set("TENURE_KIND", context.kind().to_owned());
+        set("TENURE_WORKER", context.worker().to_string());
+        set("TENURE_SERVER", context.servers().to_owned());
+        set("TENURE_LEASE_MS", context.lease().as_millis().to_string());
         if let Some(timeout) = context.timeout() {
-            command.env("TENURE_TIMEOUT_MS", timeout.as_millis().to_string());
+            set("TENURE_TIMEOUT_MS", timeout.as_millis().to_string());
         }
         if let Some(traceparent) = context.traceparent() {
-            command.env("TENURE_TRACEPARENT", traceparent);
+            set("TENURE_TRACEPARENT", traceparent.to_owned());
         }
-        command
+        if context.is_exclusive() {
+            set("TENURE_EXCLUSIVE", "1".to_owned());
+        }
+        let (program, args) = self.command.split_first().expect("a runner has a program");
+        Launch { program: program.clone(), args: args.to_vec(), env, exclusive: context.is_exclusive() }
     }
+}
 
-    fn outcome(
-        &self,
-        status: ExitStatus,
-        stopped: Option<StopReason>,
-        stdout: Head,
-        stderr: &Tail,
-    ) -> Result<Bytes, JobError> {
-        let last_words = stderr.text();
-        let describe = |how: String| if last_words.is_empty() { how } else { format!("{how}: {last_words}") };
-        if let Some(reason) = stopped {
-            return Err(JobError::retry(describe(format!("{} ({})", stop_text(reason), exit_text(status)))));
-        }
-        match status.code() {
-            Some(0) => stdout.into_result().ok_or_else(|| {
-                JobError::dead(format!(
-                    "stdout has more than {} bytes; write large results elsewhere",
-                    self.stdout_max
-                ))
-            }),
-            Some(EX_DATAERR) => Err(JobError::dead(describe(exit_text(status)))),
-            _ => Err(JobError::retry(describe(exit_text(status)))),
+impl ExecTerms {
+    /// Returns when the job is told to stop, or must be killed.
+    async fn must_end(&self, context: &JobContext) {
+        tokio::select! {
+            () = context.cancelled() => {}
+            () = self.abort.cancelled() => {}
         }
     }
+}
+
+/// How a family ended.
+struct Ran {
+    exit: Exit,
+    /// It was told to.
+    is_stopped: bool,
+}
+
+/// The end of a job whose guardian is gone; there is none if its processes may still run. A worker without its guardian
+/// stops everything: this end waits for that stop, so that the job is handed back and the attempt does not count as
+/// failed.
+async fn guardian_lost(lost: GuardianLost, context: &JobContext) -> Ended {
+    if !lost.all_gone {
+        std::future::pending::<()>().await;
+    }
+    context.cancelled().await;
+    Ended::Aborted
 }
 
 /// Gives the process its input. One that does not want it (EPIPE) is none of our business; its exit code speaks.
-async fn feed(stdin: Option<ChildStdin>, payload: Bytes) {
-    if let Some(mut stdin) = stdin {
-        let _ = stdin.write_all(&payload).await;
-    }
+async fn feed(mut stdin: impl AsyncWrite + Unpin, payload: Bytes) {
+    let _ = stdin.write_all(&payload).await;
 }
 
-fn exit_text(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("exit code {code}"),
-        (None, Some(signal)) => format!("killed by signal {signal}"),
-        (None, None) => status.to_string(),
-    }
-}
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use lease::ledger::StopReason;
 
-fn stop_text(reason: StopReason) -> &'static str {
-    match reason {
-        StopReason::Cancelled => "stopped because the job was cancelled",
-        StopReason::Lost => "stopped because the job was lost",
-        StopReason::LeaseOver => "stopped because the server was not heard for a whole lease",
-        StopReason::TimedOut => "stopped because it took too long",
-        StopReason::Wedged => "stopped because it gave no sign of progress",
-        StopReason::Draining => "stopped because the worker is shutting down",
+    use super::*;
+    use crate::testing::context;
+
+    #[tokio::test]
+    async fn without_its_guardian_a_job_ends_only_if_its_processes_are_known_to_be_gone() {
+        let context = context("report");
+        let end = |all_gone| guardian_lost(GuardianLost { all_gone }, &context).now_or_never();
+        assert_eq!(end(true), None, "the stop comes first, so that it is handed back");
+        context.stop(StopReason::Draining);
+        assert_eq!(end(true), Some(Ended::Aborted));
+        assert_eq!(end(false), None, "nothing may be reported");
     }
 }

@@ -234,6 +234,26 @@ async fn an_abort_ends_at_once() {
 }
 
 #[tokio::test]
+async fn a_worker_that_is_dropped_takes_its_handlers_with_it() {
+    let mut server = ScriptedServer::start().await;
+    // Dropped with the handler's future.
+    let (alive, mut gone) = mpsc::channel::<()>(1);
+    let forever = builder(&server.url).handle_raw("work", move |_, _| {
+        let alive = alive.clone();
+        async move {
+            alive.closed().await;
+            Ok(Bytes::new())
+        }
+    });
+    let mut worker = Running::start(forever);
+    let (_, mut stream) = server.register().await;
+    stream.assign(assignment(1, 7)).await;
+    worker.event(|event| matches!(event, WorkerEvent::Started { .. }).then_some(())).await;
+    worker.drop_it();
+    assert_eq!(patiently("the end of the handler", gone.recv()).await, None);
+}
+
+#[tokio::test]
 async fn checkpoints_are_confirmed_or_tell_of_the_loss() {
     let mut server = ScriptedServer::start().await;
     let (tell, mut told) = mpsc::unbounded_channel();

@@ -7,23 +7,27 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use rpc::wire;
-use rpc::wire::work_server::{Work, WorkServer};
+use rpc::wire::work_server::WorkServer;
+use rpc::wire::workers_server::WorkersServer;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::{Request, Response, Status, Streaming};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::{Status, Streaming};
+
+use crate::service::Service;
 
 /// Long enough for a slow machine; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Which life of the server all tests see.
-const GENERATION: u64 = 1;
+pub(crate) const GENERATION: u64 = 1;
 
 /// A listening server.
 pub(crate) struct ScriptedServer {
     pub(crate) url: String,
     sessions: mpsc::Receiver<Stream>,
     progress: mpsc::Receiver<ProgressCall>,
+    leaves: mpsc::Receiver<wire::LeaveRequest>,
     is_frozen: Arc<AtomicBool>,
     server: JoinHandle<()>,
 }
@@ -37,11 +41,14 @@ pub(crate) struct ProgressCall {
 /// One worker's stream.
 pub(crate) struct Stream {
     frames: Streaming<wire::WorkerFrame>,
-    answers: mpsc::Sender<Result<wire::ServerFrame, Status>>,
+    answers: Answers,
     /// Whose it is, once it was welcomed.
     worker: String,
     starts: u64,
 }
+
+/// What the server says on a stream.
+pub(crate) type Answers = mpsc::Sender<Result<wire::ServerFrame, Status>>;
 
 /// Tokens are never given twice.
 static TOKENS: AtomicU64 = AtomicU64::new(1);
@@ -56,21 +63,24 @@ impl ScriptedServer {
         let url = format!("http://{}", listener.local_addr().expect("a bound socket has an address"));
         let (sessions_in, sessions) = mpsc::channel(8);
         let (progress_in, progress) = mpsc::channel(8);
+        let (leaves_in, leaves) = mpsc::channel(8);
         let is_frozen = Arc::new(AtomicBool::new(false));
-        let service = WorkServer::new(Service {
+        let service = Service {
             sessions: sessions_in,
             progress: progress_in,
+            leaves: leaves_in,
             is_frozen: Arc::clone(&is_frozen),
-        });
+        };
         let server = tokio::spawn(async move {
             let listener = TcpListenerStream::new(listener);
             tonic::transport::Server::builder()
-                .add_service(service)
+                .add_service(WorkServer::new(service.clone()))
+                .add_service(WorkersServer::new(service))
                 .serve_with_incoming(listener)
                 .await
                 .expect("the server runs until it is dropped");
         });
-        ScriptedServer { url, sessions, progress, is_frozen, server }
+        ScriptedServer { url, sessions, progress, leaves, is_frozen, server }
     }
 
     /// The next stream, after its hello was read and welcomed.
@@ -106,6 +116,15 @@ impl ScriptedServer {
         !self.progress.is_empty()
     }
 
+    /// Whether a call of `Workers.Leave` waits.
+    pub(crate) fn has_leave(&self) -> bool {
+        !self.leaves.is_empty()
+    }
+
+    pub(crate) async fn leave(&mut self) -> wire::LeaveRequest {
+        patiently("a leave", self.leaves.recv()).await.expect("the server is running")
+    }
+
     pub(crate) async fn progress(&mut self) -> ProgressCall {
         patiently("a progress call", self.progress.recv()).await.expect("the server is running")
     }
@@ -118,6 +137,10 @@ impl Drop for ScriptedServer {
 }
 
 impl Stream {
+    pub(crate) fn new(frames: Streaming<wire::WorkerFrame>, answers: Answers) -> Self {
+        Stream { frames, answers, worker: String::new(), starts: 0 }
+    }
+
     /// The next frame that says more than a heartbeat; heartbeats are acknowledged.
     pub(crate) async fn next(&mut self) -> wire::WorkerFrame {
         loop {
@@ -197,6 +220,19 @@ impl Stream {
         self.send(wire::ServerFrame { assignments: vec![assignment], ..Default::default() }).await;
     }
 
+    /// Says that these early binds stand.
+    pub(crate) async fn bind(&mut self, binds: &[wire::Change]) {
+        let bound =
+            binds.iter().map(|bind| wire::Hold { job: bind.job.clone(), fence: bind.fence }).collect();
+        self.send(wire::ServerFrame { bound, ..Default::default() }).await;
+    }
+
+    /// Orders a job to stop.
+    pub(crate) async fn stop(&mut self, number: u8, fence: i64, reason: &str) {
+        let stop = wire::Stop { job: job_id(number), fence, reason: reason.into() };
+        self.send(wire::ServerFrame { stops: vec![stop], ..Default::default() }).await;
+    }
+
     pub(crate) async fn answer(&mut self, report: &wire::Report, answer: &str) {
         let answer = wire::ReportAnswer {
             job: report.job.clone(),
@@ -223,6 +259,11 @@ pub(crate) fn assignment(number: u8, fence: i64) -> wire::Assignment {
     }
 }
 
+/// The same, of an exclusive queue.
+pub(crate) fn exclusive(number: u8, fence: i64) -> wire::Assignment {
+    wire::Assignment { exclusive: true, ..assignment(number, fence) }
+}
+
 /// A token that was never given before.
 pub(crate) fn fresh_token() -> String {
     format!("{GENERATION:x}.{:x}", TOKENS.fetch_add(1, Ordering::Relaxed))
@@ -235,63 +276,4 @@ pub(crate) fn job_id(number: u8) -> String {
 /// Waits for something that must happen.
 pub(crate) async fn patiently<T>(what: &str, happening: impl Future<Output = T>) -> T {
     tokio::time::timeout(PATIENCE, happening).await.unwrap_or_else(|_| panic!("waited too long for {what}"))
-}
-
-struct Service {
-    sessions: mpsc::Sender<Stream>,
-    progress: mpsc::Sender<ProgressCall>,
-    is_frozen: Arc<AtomicBool>,
-}
-
-#[tonic::async_trait]
-impl Work for Service {
-    type SessionStream = ReceiverStream<Result<wire::ServerFrame, Status>>;
-
-    async fn session(
-        &self,
-        request: Request<Streaming<wire::WorkerFrame>>,
-    ) -> Result<Response<Self::SessionStream>, Status> {
-        let (answers, outbound) = mpsc::channel(8);
-        let stream = Stream { frames: request.into_inner(), answers, worker: String::new(), starts: 0 };
-        self.sessions.send(stream).await.map_err(|_| Status::unavailable("the test is over"))?;
-        Ok(Response::new(ReceiverStream::new(outbound)))
-    }
-
-    async fn progress(
-        &self,
-        request: Request<wire::ProgressRequest>,
-    ) -> Result<Response<wire::ProgressResponse>, Status> {
-        let (answer, answered) = tokio::sync::oneshot::channel();
-        let request = request.into_inner();
-        let note = request.notes[0].clone();
-        self.progress
-            .send(ProgressCall { request, answer })
-            .await
-            .map_err(|_| Status::unavailable("the test is over"))?;
-        let accepted = answered.await.map_err(|_| Status::unavailable("not answered"))?;
-        let answer = wire::ProgressAnswer { job: note.job, fence: note.fence, accepted };
-        Ok(Response::new(wire::ProgressResponse { notes: vec![answer] }))
-    }
-
-    async fn claim(&self, _: Request<wire::ClaimRequest>) -> Result<Response<wire::ClaimResponse>, Status> {
-        Err(Status::unimplemented("scripted"))
-    }
-
-    async fn renew(&self, _: Request<wire::RenewRequest>) -> Result<Response<wire::RenewResponse>, Status> {
-        Err(Status::unimplemented("scripted"))
-    }
-
-    async fn finish(
-        &self,
-        _: Request<wire::FinishRequest>,
-    ) -> Result<Response<wire::FinishResponse>, Status> {
-        Err(Status::unimplemented("scripted"))
-    }
-
-    async fn probe(&self, _: Request<wire::ProbeRequest>) -> Result<Response<wire::ProbeResponse>, Status> {
-        if self.is_frozen.load(Ordering::SeqCst) {
-            std::future::pending::<()>().await;
-        }
-        Ok(Response::new(wire::ProbeResponse { generation: GENERATION }))
-    }
 }

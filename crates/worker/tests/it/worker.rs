@@ -1,8 +1,11 @@
 //! Workers for the tests, each in a task of its own.
 
+use std::path::Path;
+
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use worker::guardian::{Guardian, Isolation};
 use worker::{JobContext, JobError, Shutdown, StopReason, Summary, Worker, WorkerBuilder, WorkerEvent};
 
 use crate::support::patiently;
@@ -42,6 +45,16 @@ impl Running {
         .await
     }
 
+    /// What happened that nobody has asked for yet.
+    pub(crate) fn events_so_far(&mut self) -> Vec<WorkerEvent> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    }
+
+    /// Drops the worker as it runs.
+    pub(crate) fn drop_it(&self) {
+        self.summary.abort();
+    }
+
     pub(crate) async fn end(self) -> Summary {
         patiently("the worker's end", self.summary).await.expect("the worker does not panic")
     }
@@ -50,6 +63,12 @@ impl Running {
 /// A worker of queue "q" with four slots.
 pub(crate) fn builder(servers: &str) -> WorkerBuilder {
     Worker::builder(servers).queue("q").concurrency(4)
+}
+
+/// A guardian for one worker.
+pub(crate) fn guardian() -> Guardian {
+    let program = Path::new(env!("CARGO_BIN_EXE_worker-guardian"));
+    Guardian::start_program(program, Isolation::Groups).expect("a guardian can be started")
 }
 
 /// A handler that gives its payload back.

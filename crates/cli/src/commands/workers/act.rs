@@ -25,6 +25,9 @@ Its jobs are offered again at once; the losses do not count. If the worker still
 to stop them and comes back under a new key. Until it has stopped, a job may run twice: to be
 gentle, use `tenure workers drain`.
 
+A worker with jobs of exclusive queues is told to stop, and what it holds is offered again when it
+says that all has stopped, or when its lease is over; until then its state is stopping.
+
 Exit codes: 0 done, 2 usage, 3 cannot reach the server, 4 there is no such worker, 5 it is over.";
 
 #[derive(Debug, clap::Args)]

@@ -21,8 +21,9 @@ Examples:
   tenure workers list --state inactive,left
   tenure workers list --json | jq -r 'select(.bound > 100) | .key'
 
-States: active; unsynced (known from before the server's restart, not heard of since); inactive
-and left (over; remembered for ten minutes); pinging (no worker lease, only pings).";
+States: active; unsynced (known from before the server's restart, not heard of since); stopping
+(kicked, its exclusive jobs have not stopped yet); inactive and left (over; remembered for ten
+minutes); pinging (no worker lease, only pings).";
 
 /// List workers that are alive
 #[derive(Debug, clap::Args)]

@@ -17,7 +17,7 @@ Examples:
   tenure workers kick build7-4711-9f3a5c2e81d04b76";
 
 /// Every state a worker is shown in.
-const STATES: [&str; 5] = ["active", "unsynced", "inactive", "left", "pinging"];
+const STATES: [&str; 6] = ["active", "unsynced", "stopping", "inactive", "left", "pinging"];
 
 /// Look at workers, drain or kick them
 #[derive(Debug, clap::Args)]

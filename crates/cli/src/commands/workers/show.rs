@@ -43,6 +43,15 @@ pub(super) fn print(output: &Output, worker: &wire::Worker) -> std::io::Result<(
     output.table(&[], rows(worker))
 }
 
+/// Whether it gets exclusive jobs, and if not, why.
+fn exclusive(worker: &wire::Worker) -> String {
+    match worker.stop_within_ms {
+        Some(within) if worker.exclusive => format!("yes, stops one within {}", span(within)),
+        Some(within) => format!("no, its lease is too short to stop one within {}", span(within)),
+        None => "no, it cannot stop one for certain".to_owned(),
+    }
+}
+
 fn rows(worker: &wire::Worker) -> Vec<Vec<Cell>> {
     let mut rows: Vec<Vec<Cell>> = Vec::new();
     let mut add = |name: &str, text: String| {
@@ -61,6 +70,7 @@ fn rows(worker: &wire::Worker) -> Vec<Vec<Cell>> {
         add("free slots", format!("{} of {}", worker.free_slots, worker.slots));
     }
     add("version", worker.version.clone());
+    add("exclusive jobs", exclusive(worker));
     add("lease", if worker.lease_ms > 0 { span(worker.lease_ms) } else { String::new() });
     if !is_over {
         add("lease left", span(worker.lease_left_ms));

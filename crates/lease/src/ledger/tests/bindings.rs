@@ -93,22 +93,22 @@ fn mismatch_keeps_the_changes() {
 }
 
 #[test]
-fn an_early_bind_goes_out_at_once_and_again_until_it_is_acknowledged() {
+fn an_early_bind_goes_out_at_once_and_is_carried_by_heartbeats_until_it_is_acknowledged() {
     let mut rig = Rig::new();
     let (one, two, patient) = (hold(1, 10), hold(2, 10), hold(3, 10));
     rig.assign(0, patient);
     for job in [one, two] {
-        let grant = Grant { binds_at_once: true, ..rig.grant(job) };
+        let grant = Grant { exclusive: true, ..rig.grant(job) };
         rig.input(100, Input::Assigned(grant));
     }
     let frame = rig.frame(100);
     assert_eq!((frame.binds, frame.heartbeat), (vec![bind(one, 1), bind(two, 2)], None));
     assert_eq!(rig.try_frame(101), None, "sent once");
-    assert_eq!(rig.input(110, Input::Bound(vec![one])), []);
+    assert_eq!(rig.input(110, Input::Bound(vec![one])), [Output::Start { hold: one }]);
     let (_, beat) = rig.beat(4_000);
     assert_eq!(beat.binds, [bind(two, 2), bind(patient, 3)]);
     assert_eq!(beat.digest, digest(&[one, two, patient]));
-    rig.complete(4_100, two);
+    rig.order(4_100, two, StopOrder::Cancelled);
     rig.settle(4_200, two);
     let (_, beat) = rig.beat(8_000);
     assert_eq!((holds(&beat.binds), holds(&beat.unbinds)), (vec![two, patient], vec![two]));

@@ -2,6 +2,9 @@
 
 mod bindings;
 mod drain;
+mod endings;
+mod exclusive;
+mod farewell;
 mod heartbeats;
 mod jobs;
 mod lapse;
@@ -17,7 +20,7 @@ use bytes::Bytes;
 use model::{Fence, Hold, Instant, JobId, Nonce, Outcome, QueueName, Retry, WorkerKey};
 
 use super::*;
-use crate::clock_rule::RateError;
+use crate::clock_rule::{RateError, Stopping};
 use crate::message::{Ack, Answer, Generation, Heartbeat, Profile, Stop, StopOrder, Token};
 
 const LEASE: Duration = Duration::from_secs(20);
@@ -99,7 +102,7 @@ impl Rig {
             lease: Duration::from_secs(30),
             timeout: None,
             heartbeat_timeout: None,
-            binds_at_once: false,
+            exclusive: false,
             start: Start { generation: GENERATION, key: self.ledger.key().clone(), number: self.start },
         }
     }
@@ -107,6 +110,23 @@ impl Rig {
     fn assign(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
         let grant = self.grant(hold);
         self.input(at_ms, Input::Assigned(grant))
+    }
+
+    fn assign_exclusive(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
+        let grant = Grant { exclusive: true, ..self.grant(hold) };
+        self.input(at_ms, Input::Assigned(grant))
+    }
+
+    /// An exclusive job that is bound at once, and runs.
+    fn run_exclusive(&mut self, at_ms: u64, hold: Hold) {
+        assert_eq!(self.assign_exclusive(at_ms, hold), []);
+        assert_eq!(holds(&self.frame(at_ms).binds), [hold]);
+        assert_eq!(self.confirm(at_ms, hold), [Output::Start { hold }]);
+    }
+
+    /// The server takes a bind.
+    fn confirm(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
+        self.input(at_ms, Input::Bound(vec![hold]))
     }
 
     fn complete(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
@@ -217,10 +237,16 @@ impl Rig {
 fn terms(slots: u32) -> Terms {
     let queues = vec![QueueName::new("q").expect("a valid name")];
     Terms {
-        profile: Profile { name: "host".into(), queues, slots, version: "1".into() },
+        profile: Profile {
+            name: "host".into(),
+            queues,
+            slots,
+            version: "1".into(),
+            stop_within: Some(Stopping::DEFAULT.within()),
+        },
         lease: LEASE,
         rate_error: RateError::DEFAULT,
-        kill_wait: Duration::from_secs(5),
+        stopping: Stopping::DEFAULT,
         report_lost: false,
     }
 }
@@ -248,6 +274,11 @@ fn stop(hold: Hold, reason: StopReason) -> Output {
 
 fn ended(hold: Hold, outcome: Outcome) -> Output {
     Output::Ended { hold, outcome: Some(outcome) }
+}
+
+/// Not ours, or not worth reporting.
+fn dropped(hold: Hold) -> Output {
+    Output::Ended { hold, outcome: None }
 }
 
 fn completed() -> Outcome {

@@ -6,13 +6,24 @@ use super::*;
 
 type Case = (&'static str, fn(&mut Rig));
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 14] = [
     ("a late acknowledgement changes nothing", lapse::a_late_acknowledgement_changes_nothing),
     ("a mismatch keeps the changes", bindings::a_mismatch_keeps_the_changes),
     ("a start that is not current is refused", starts::a_start_that_is_not_current_is_refused),
     ("a lease counts from the send stamp", lapse::a_lease_counts_from_the_send_stamp),
     ("a lease ends early by the rate error", lapse::a_lease_ends_early_by_the_rate_error),
     ("a lapsed key is never used again", lapse::a_lapsed_key_is_never_used_again),
+    (
+        "an exclusive job starts when its bind is taken",
+        exclusive::an_exclusive_job_starts_when_its_bind_is_taken,
+    ),
+    ("an acknowledged heartbeat starts nothing", exclusive::an_acknowledged_heartbeat_starts_nothing),
+    ("what must stop never starts", exclusive::what_must_stop_before_its_start_never_starts),
+    ("exclusive jobs are gone in time", endings::exclusive_jobs_are_gone_before_the_lease_is_over),
+    ("a renewal brings nothing back", endings::a_renewal_does_not_bring_back_what_was_told_to_stop),
+    ("what does not end dooms the process", endings::what_does_not_end_takes_the_process_with_it),
+    ("a running exclusive job is not inherited", endings::a_running_exclusive_job_is_not_inherited),
+    ("a farewell waits for the last job", farewell::a_farewell_waits_for_the_last_job_of_its_key),
 ];
 
 #[test]

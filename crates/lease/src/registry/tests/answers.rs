@@ -2,7 +2,7 @@
 
 use model::{HolderEnd, Nonce};
 
-use super::desk::{Desk, KEY_TAKEN, ended, millis, secs, split, terms, token};
+use super::desk::{Desk, KEY_TAKEN, ended, millis, secs, split, stopped, terms, token};
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::{Answer, Generation, InactiveReason, LaterReason, Token};
@@ -45,7 +45,7 @@ fn first_heartbeat_is_answered_when_the_worker_is_durable(bug: Bug) {
     let (ticket, outputs) = desk.beat(peer.beat());
     let profile = peer.beat().profile.expect("the first heartbeat says who it is");
     let (key, nonce, grant) = (peer.key.clone(), peer.nonce, secs(20));
-    assert_eq!(outputs, [Output::Enlist { key, nonce, grant, profile: profile.clone() }]);
+    assert_eq!(outputs, [Output::Enlist { key, nonce, grant, profile: Box::new(profile.clone()) }]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Joining));
     assert_eq!(desk.registry.active_count(), 0);
     assert_eq!(desk.pass(secs(2)), [], "nobody expires who was not answered");
@@ -227,7 +227,7 @@ fn heartbeat_after_the_end_is_inactive(bug: Bug) {
     let (mut desk, left) = Desk::joined(bug, "left");
     let ticket = desk.ticket();
     let (key, nonce) = (left.key.clone(), Some(left.nonce));
-    desk.tell(Input::Leave { ticket, key, nonce, all_stopped: true });
+    desk.tell(Input::Leave { ticket, key, nonce, leave: stopped(true) });
     let mut kicked = Peer::new("kicked");
     desk.join(&mut kicked);
     let ticket = desk.ticket();

@@ -2,7 +2,7 @@
 
 use model::{Fence, Hold, JobId, Limits};
 
-use super::desk::{Desk, lost, row, secs};
+use super::desk::{Desk, HELD, lost, row, secs};
 use super::peer::{Peer, hold};
 use super::splitmix::SplitMix;
 use super::{Bug, cases};
@@ -88,7 +88,7 @@ fn records_beyond_the_maximum_cost_a_check(bug: Bug) {
     peer.bind(last);
     let (_, others) = desk.accept(&mut peer);
     assert_eq!(others.len(), 1, "{others:?}");
-    desk.checked(&peer, &[HoldStanding::Held]);
+    desk.checked(&peer, &[HELD]);
     assert!(desk.registry.is_bound(&peer.key, last));
 }
 

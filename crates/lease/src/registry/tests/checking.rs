@@ -2,7 +2,7 @@
 
 use model::Hold;
 
-use super::desk::{Desk, cancelled, lost, millis, secs};
+use super::desk::{Desk, HELD, HELD_CANCELLED, cancelled, lost, millis, secs};
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::Change;
@@ -33,9 +33,7 @@ fn early(desk: &mut Desk, peer: &Peer, bind: Change) -> Vec<Output> {
 }
 
 fn bind_without_a_record_is_checked(bug: Bug) {
-    for (said, is_held, stops) in
-        [(HoldStanding::Held, true, vec![]), (HoldStanding::Lost, false, vec![lost(hold(1))])]
-    {
+    for (said, is_held, stops) in [(HELD, true, vec![]), (HoldStanding::Lost, false, vec![lost(hold(1))])] {
         let (mut desk, mut peer) = Desk::joined(bug, "a");
         peer.bind(hold(1));
         let (ack, others) = desk.accept(&mut peer);
@@ -54,7 +52,7 @@ fn cancelled_row_is_held_and_stopped(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     peer.bind(hold(1));
     desk.accept(&mut peer);
-    let told = desk.checked(&peer, &[HoldStanding::HeldCancelled]);
+    let told = desk.checked(&peer, &[HELD_CANCELLED]);
     assert_eq!(told, [Output::Stop { key: peer.key.clone(), stops: vec![cancelled(hold(1))] }]);
     assert!(desk.registry.is_bound(&peer.key, hold(1)));
     assert_eq!(desk.renew(&mut peer).stops, [cancelled(hold(1))]);
@@ -67,7 +65,7 @@ fn early_bind_without_a_record_is_acknowledged_when_its_row_says_so(bug: Bug) {
     assert_eq!(early(&mut desk, &peer, bind), [], "asking once is enough");
     // A heartbeat meanwhile does not take the acknowledgement away.
     desk.renew(&mut peer);
-    let told = desk.checked(&peer, &[HoldStanding::Held]);
+    let told = desk.checked(&peer, &[HELD]);
     assert_eq!(told, [Output::Bound { key: peer.key.clone(), holds: vec![hold(1)] }]);
 }
 
@@ -84,7 +82,7 @@ fn heartbeat_binds_are_not_acknowledged_one_by_one(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     peer.bind(hold(1));
     desk.accept(&mut peer);
-    assert_eq!(desk.checked(&peer, &[HoldStanding::Held]), []);
+    assert_eq!(desk.checked(&peer, &[HELD]), []);
 }
 
 fn rows_are_asked_in_chunks_one_at_a_time(bug: Bug) {
@@ -95,7 +93,7 @@ fn rows_are_asked_in_chunks_one_at_a_time(bug: Bug) {
     assert_eq!(others, [check(&peer, &holds[..CHECK_MAX])]);
     let next = peer.bind(hold(9_999));
     assert_eq!(early(&mut desk, &peer, next), [], "one at a time");
-    let held = |count| vec![HoldStanding::Held; count];
+    let held = |count| vec![HELD; count];
     assert_eq!(desk.checked(&peer, &held(1_000)), [check(&peer, &holds[1_000..2_000])]);
     let rest = [&holds[2_000..], &[hold(9_999)]].concat();
     assert_eq!(desk.checked(&peer, &held(1_000)), [check(&peer, &rest)]);
@@ -113,7 +111,7 @@ fn failed_check_is_asked_again_after_a_pause(bug: Bug) {
         assert_eq!(desk.pass(millis(pause - 1)), []);
         assert_eq!(desk.pass(millis(1)), [check(&peer, &[hold(1)])]);
     }
-    assert_eq!(desk.checked(&peer, &[HoldStanding::Held]).len(), 1);
+    assert_eq!(desk.checked(&peer, &[HELD]).len(), 1);
     assert!(desk.registry.is_bound(&peer.key, hold(1)));
     assert_eq!(desk.pass(secs(10)), []);
 }
@@ -123,7 +121,7 @@ fn answer_of_another_length_is_no_answer(bug: Bug) {
     peer.bind(hold(1));
     desk.accept(&mut peer);
     for length in [0, 2] {
-        assert_eq!(desk.checked(&peer, &vec![HoldStanding::Held; length]), []);
+        assert_eq!(desk.checked(&peer, &vec![HELD; length]), []);
         assert!(!desk.registry.is_bound(&peer.key, hold(1)));
         assert_eq!(desk.pass(millis(200)), [check(&peer, &[hold(1)])]);
     }
@@ -136,7 +134,7 @@ fn unbound_while_its_row_is_read_stays_unbound(bug: Bug) {
     desk.accept(&mut peer);
     peer.unbind(hold(1));
     desk.renew(&mut peer);
-    desk.checked(&peer, &[HoldStanding::Lost, HoldStanding::Held]);
+    desk.checked(&peer, &[HoldStanding::Lost, HELD]);
     assert_eq!(desk.bound(&peer), [hold(2)]);
     let ack = desk.renew(&mut peer);
     assert_eq!((ack.stops, ack.resync), (vec![], false));
@@ -160,7 +158,7 @@ fn bound_again_while_its_row_is_read_is_judged_once(bug: Bug) {
     };
     full(&mut desk, &mut peer, &[]);
     full(&mut desk, &mut peer, &[hold(1)]);
-    assert_eq!(desk.checked(&peer, &[HoldStanding::Held]), [], "and the row is not asked a second time");
+    assert_eq!(desk.checked(&peer, &[HELD]), [], "and the row is not asked a second time");
     assert!(desk.registry.is_bound(&peer.key, hold(1)));
 }
 
@@ -195,7 +193,7 @@ fn refused_bind_is_lost_even_if_its_row_still_says_held(bug: Bug) {
     assert_eq!(desk.verify(&peer, hold(1)), Verdict::TakeBack);
     let (ack, _) = full(&mut desk, &mut peer, &[hold(1)]);
     assert_eq!(ack.stops, [lost(hold(1))]);
-    desk.checked(&peer, &[HoldStanding::Held]);
+    desk.checked(&peer, &[HELD]);
     assert!(!desk.registry.is_bound(&peer.key, hold(1)));
 }
 

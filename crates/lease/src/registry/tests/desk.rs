@@ -7,7 +7,7 @@ use model::{Hold, HolderEnd, Instant, RegistryId, WorkerKey};
 use super::Bug;
 use super::peer::Peer;
 use crate::clock_rule::RateError;
-use crate::message::{Ack, Answer, Generation, Heartbeat, InactiveReason, Stop, StopOrder, Token};
+use crate::message::{Ack, Answer, Generation, Heartbeat, InactiveReason, Leave, Stop, StopOrder, Token};
 use crate::registry::{
     Enlisted, HoldStanding, Input, Output, Registry, Restored, Row, Terms, Ticket, Verdict, WorkerState,
     WorkerView,
@@ -171,7 +171,14 @@ impl Desk {
     }
 
     pub(super) fn granted(&mut self, peer: &Peer, holds: &[Hold]) {
-        assert_eq!(self.tell(Input::Granted { key: peer.key.clone(), holds: holds.to_vec(), start: 1 }), []);
+        let (key, holds) = (peer.key.clone(), holds.to_vec());
+        assert_eq!(self.tell(Input::Granted { key, holds, exclusive: Vec::new(), start: 1 }), []);
+    }
+
+    /// The same with exclusive ones.
+    pub(super) fn granted_exclusive(&mut self, peer: &Peer, holds: &[Hold]) {
+        let (key, holds) = (peer.key.clone(), holds.to_vec());
+        assert_eq!(self.tell(Input::Granted { key, exclusive: holds.clone(), holds, start: 1 }), []);
     }
 
     pub(super) fn checked(&mut self, peer: &Peer, standings: &[HoldStanding]) -> Vec<Output> {
@@ -187,6 +194,24 @@ impl Desk {
         self.granted(peer, holds);
         holds.iter().for_each(|hold| _ = peer.bind(*hold));
         assert!(!self.renew(peer).resync);
+    }
+
+    /// A worker that holds these exclusive ones by our own records, and knows it.
+    pub(super) fn give_exclusive(&mut self, peer: &mut Peer, holds: &[Hold]) {
+        self.granted_exclusive(peer, holds);
+        holds.iter().for_each(|hold| _ = peer.bind(*hold));
+        assert_eq!(self.accept(peer).1, [bound(peer, holds)]);
+    }
+
+    pub(super) fn leave(&mut self, peer: &Peer, leave: Leave) -> (Ticket, Vec<Output>) {
+        let ticket = self.ticket();
+        let (key, nonce) = (peer.key.clone(), Some(peer.nonce));
+        (ticket, self.tell(Input::Leave { ticket, key, nonce, leave }))
+    }
+
+    pub(super) fn kick(&mut self, peer: &Peer) -> (Ticket, Vec<Output>) {
+        let ticket = self.ticket();
+        (ticket, self.tell(Input::Kick { ticket, key: peer.key.clone() }))
     }
 
     /// The verdict on this hold of this worker, by its row of our registry.
@@ -233,6 +258,7 @@ pub(super) fn row(peer: &Peer, hold: Hold) -> Row {
         holder: peer.key.clone(),
         registry: Some(OURS),
         beats_itself: false,
+        exclusive: false,
         pings: false,
         unreachable_for: None,
     }
@@ -249,12 +275,32 @@ pub(super) fn ended(end: HolderEnd) -> Answer {
 
 pub(super) const KEY_TAKEN: Answer = Answer::Inactive { why: InactiveReason::KeyTaken };
 
+pub(super) fn bound(peer: &Peer, holds: &[Hold]) -> Output {
+    Output::Bound { key: peer.key.clone(), holds: holds.to_vec() }
+}
+
+pub(super) fn done(ticket: Ticket) -> Output {
+    Output::LeaveDone { ticket }
+}
+
 pub(super) fn lost(hold: Hold) -> Stop {
     Stop { hold, reason: StopOrder::Lost }
 }
 
 pub(super) fn cancelled(hold: Hold) -> Stop {
     Stop { hold, reason: StopOrder::Cancelled }
+}
+
+/// What a row says of an ordinary hold that stands.
+pub(super) const HELD: HoldStanding = HoldStanding::Held { cancelled: false, exclusive: false };
+/// What it says of one that someone cancelled.
+pub(super) const HELD_CANCELLED: HoldStanding = HoldStanding::Held { cancelled: true, exclusive: false };
+/// What it says of an exclusive one.
+pub(super) const HELD_EXCLUSIVE: HoldStanding = HoldStanding::Held { cancelled: false, exclusive: true };
+
+/// A worker goes, and says whether all has stopped.
+pub(super) fn stopped(all_stopped: bool) -> Leave {
+    Leave { all_stopped, ..Leave::default() }
 }
 
 /// A token of our generation.

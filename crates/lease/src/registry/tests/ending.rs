@@ -2,7 +2,7 @@
 
 use model::{HolderEnd, Nonce};
 
-use super::desk::{Desk, ended, millis, secs, split, terms};
+use super::desk::{Desk, done, ended, millis, secs, split, stopped, terms};
 use super::peer::{Peer, hold, key};
 use super::{Bug, cases};
 use crate::message::Answer;
@@ -28,36 +28,30 @@ cases![
 ];
 
 fn leave(desk: &mut Desk, peer: &Peer, all_stopped: bool) -> (Ticket, Vec<Output>) {
-    let ticket = desk.ticket();
-    let (key, nonce) = (peer.key.clone(), Some(peer.nonce));
-    (ticket, desk.tell(Input::Leave { ticket, key, nonce, all_stopped }))
+    desk.leave(peer, stopped(all_stopped))
 }
 
 fn kick(desk: &mut Desk, peer: &Peer) -> (Ticket, Vec<Output>) {
-    let ticket = desk.ticket();
-    (ticket, desk.tell(Input::Kick { ticket, key: peer.key.clone() }))
+    desk.kick(peer)
 }
 
-/// A worker goes, by no clock, and it does not count against its jobs.
-fn gone(peer: &Peer, end: HolderEnd) -> [Output; 2] {
-    let key = peer.key.clone();
-    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false }]
-}
-
-fn done(ticket: Ticket) -> Output {
-    Output::LeaveDone { ticket }
+/// A worker goes now, by no clock, and it does not count against its jobs.
+fn gone(desk: &Desk, peer: &Peer, end: HolderEnd) -> [Output; 2] {
+    let (key, stopped_by) = (peer.key.clone(), desk.now);
+    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false, stopped_by }]
 }
 
 fn silent_worker_expires_when_its_lease_is_over(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     desk.give(&mut peer, &[hold(1)]);
+    let stopped_by = desk.now + millis(19_980);
     assert_eq!(desk.pass(millis(20_019)), []);
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     let outputs = desk.pass(millis(1));
     let (key, end) = (peer.key.clone(), HolderEnd::Expired);
     assert_eq!(
         outputs,
-        [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true }]
+        [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true, stopped_by }]
     );
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(end)));
     assert_eq!((desk.bound(&peer), desk.registry.active_count()), (vec![], 0));
@@ -77,13 +71,14 @@ fn heartbeats_keep_a_worker_alive_for_ever(bug: Bug) {
 
 fn retirement_is_asked_for_until_it_is_done(bug: Bug) {
     let (mut desk, peer) = Desk::joined(bug, "a");
+    let when = desk.now + millis(19_980);
     desk.pass(secs(21));
     for pause in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
         assert_eq!(desk.retired(&peer, false), []);
         assert_eq!(desk.pass(millis(pause - 1)), []);
         let outputs = desk.pass(millis(1));
-        let [Output::Retire { key, end, counted }] = &outputs[..] else { panic!("{outputs:?}") };
-        assert_eq!((key, *end, *counted), (&peer.key, HolderEnd::Expired, true));
+        let (key, end) = (peer.key.clone(), HolderEnd::Expired);
+        assert_eq!(outputs, [Output::Retire { key, end, counted: true, stopped_by: when }]);
     }
     // Told twice, it is still asked for once, after the longer pause.
     assert_eq!(desk.retired(&peer, false), []);
@@ -149,17 +144,17 @@ fn worker_that_stopped_everything_leaves_at_once(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     desk.give(&mut peer, &[hold(1)]);
     let (ticket, outputs) = leave(&mut desk, &peer, true);
-    assert_eq!(outputs, gone(&peer, HolderEnd::Left));
+    let expected = gone(&desk, &peer, HolderEnd::Left);
+    assert_eq!(outputs, expected);
     assert_eq!(desk.retired(&peer, false), []);
-    let again = desk.pass(millis(100));
-    assert_eq!(again, gone(&peer, HolderEnd::Left)[1..], "no clock was involved");
+    assert_eq!(desk.pass(millis(100)), expected[1..], "no clock was involved");
     assert_eq!(desk.retired(&peer, true), [done(ticket)]);
     assert_eq!(desk.pass(secs(30)), [], "its lease means nothing any more");
 }
 
 fn worker_that_holds_nothing_leaves_at_once(bug: Bug) {
     let (mut desk, peer) = Desk::joined(bug, "a");
-    assert_eq!(leave(&mut desk, &peer, false).1, gone(&peer, HolderEnd::Left));
+    assert_eq!(leave(&mut desk, &peer, false).1, gone(&desk, &peer, HolderEnd::Left));
     // Who was just given a job may have begun it.
     let (mut desk, peer) = Desk::joined(bug, "a");
     desk.granted(&peer, &[hold(1)]);
@@ -179,7 +174,7 @@ fn worker_that_leaves_while_jobs_run_is_only_silent(bug: Bug) {
     let mut desk = Desk::reopened(bug, &[super::desk::known(&peer)]);
     let (ticket, outputs) = leave(&mut desk, &peer, false);
     assert_eq!(outputs, [done(ticket)]);
-    assert_eq!(leave(&mut desk, &peer, true).1, gone(&peer, HolderEnd::Left));
+    assert_eq!(leave(&mut desk, &peer, true).1, gone(&desk, &peer, HolderEnd::Left));
 }
 
 fn leave_with_another_nonce_changes_nothing(bug: Bug) {
@@ -224,11 +219,17 @@ fn several_leaves_wait_for_one_retirement(bug: Bug) {
 
 fn holder_that_never_heartbeat_leaves(bug: Bug) {
     let mut desk = Desk::open(bug);
-    let curl = |ticket, all_stopped| Input::Leave { ticket, key: key("curl"), nonce: None, all_stopped };
+    let curl = |ticket, all_stopped| Input::Leave {
+        ticket,
+        key: key("curl"),
+        nonce: None,
+        leave: stopped(all_stopped),
+    };
     assert_eq!(desk.tell(curl(Ticket(1), false)), [done(Ticket(1))], "its row leases decide");
     let outputs = desk.tell(curl(Ticket(2), true));
     let end = HolderEnd::Left;
-    assert_eq!(outputs, [Output::Retire { key: key("curl"), end, counted: false }]);
+    let stopped_by = desk.now;
+    assert_eq!(outputs, [Output::Retire { key: key("curl"), end, counted: false, stopped_by }]);
     assert_eq!(desk.tell(curl(Ticket(3), true)), [], "it is asked for once");
     assert_eq!(desk.tell(Input::Retired { key: key("curl"), done: false }), []);
     assert_eq!(desk.pass(millis(100)).len(), 1);
@@ -242,7 +243,8 @@ fn holder_that_never_heartbeat_leaves(bug: Bug) {
 fn holder_that_never_heartbeat_cannot_end_a_worker(bug: Bug) {
     let (mut desk, peer) = Desk::joined(bug, "a");
     let ticket = desk.ticket();
-    let outputs = desk.tell(Input::Leave { ticket, key: peer.key.clone(), nonce: None, all_stopped: true });
+    let outputs =
+        desk.tell(Input::Leave { ticket, key: peer.key.clone(), nonce: None, leave: stopped(true) });
     assert_eq!((outputs, desk.state(&peer)), (vec![done(ticket)], Some(WorkerState::Active)));
 }
 
@@ -250,7 +252,7 @@ fn kicked_worker_ends_at_once(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     desk.give(&mut peer, &[hold(1)]);
     let (ticket, outputs) = kick(&mut desk, &peer);
-    assert_eq!(outputs, gone(&peer, HolderEnd::Kicked));
+    assert_eq!(outputs, gone(&desk, &peer, HolderEnd::Kicked));
     assert_eq!(desk.answer(peer.beat()), ended(HolderEnd::Kicked));
     desk.granted(&peer, &[hold(2)]);
     assert_eq!(desk.view(&peer).assigned, 0, "a claim that came too late is not its");
@@ -268,7 +270,7 @@ fn leave_and_kick_of_a_joining_worker_wait_for_it(bug: Bug) {
         assert_eq!(outputs, []);
         let (answer, others) = split(beat, &peer.key, desk.enlisted(&peer.key, Enlisted::Known));
         assert!(matches!(answer, Answer::Ok(_)), "{answer:?}");
-        assert_eq!(others, gone(&peer, end));
+        assert_eq!(others, gone(&desk, &peer, end));
         assert_eq!(desk.retired(&peer, true), [done(ticket)]);
 
         let (mut desk, peer) = (Desk::open(bug), Peer::new("a"));
@@ -287,8 +289,11 @@ fn leave_and_kick_wait_until_the_store_was_read(bug: Bug) {
     let ticket = desk.ticket();
     // Somebody who knows a worker's key but is not it.
     let (key, nonce) = (kicked.key.clone(), None);
-    assert_eq!(desk.tell(Input::Leave { ticket, key, nonce, all_stopped: true }), []);
+    assert_eq!(desk.tell(Input::Leave { ticket, key, nonce, leave: stopped(true) }), []);
     let outputs = desk.tell(Input::Restored(vec![super::desk::known(&left), super::desk::known(&kicked)]));
-    let expected = [gone(&left, HolderEnd::Left), gone(&kicked, HolderEnd::Kicked)].concat();
+    // Nobody knows what a restored worker holds: a kicked one may have to stop exclusive jobs first.
+    let stops = Output::Ended { key: kicked.key.clone(), end: HolderEnd::Kicked };
+    let expected =
+        [&gone(&desk, &left, HolderEnd::Left)[..], &[stops, done(Ticket(2)), done(ticket)]].concat();
     assert_eq!(outputs, expected);
 }

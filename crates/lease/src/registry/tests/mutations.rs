@@ -3,7 +3,8 @@
 use std::panic;
 
 use super::{
-    Bug, Case, answers, binding, bounds, checking, ending, grants, restart, succession, verification,
+    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, restart, stopping, succession,
+    verification,
 };
 use crate::registry::Mutation;
 
@@ -48,7 +49,13 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (LargerGrantNotDurable, &["larger_grant_is_durable_before_it_is_answered"]),
         (UnbindNotFinal, &["delayed_early_bind_does_not_undo_an_unbind"]),
         (UnbindsBeforeBinds, &["binds_apply_before_unbinds"]),
-        (BoundBeforeChecked, &["early_bind_without_a_record_is_acknowledged_when_its_row_says_so"]),
+        (
+            BoundBeforeChecked,
+            &[
+                "early_bind_without_a_record_is_acknowledged_when_its_row_says_so",
+                "exclusive_bind_without_a_record_waits_for_its_row",
+            ],
+        ),
         (BindNotChecked, &["bind_without_a_record_is_checked"]),
         (DigestIgnored, &["different_sets_are_noticed_and_healed"]),
         (
@@ -64,6 +71,9 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
             ],
         ),
         (LeaveIgnoresRunningJobs, &["worker_that_leaves_while_jobs_run_is_only_silent"]),
+        (TakesBackSilentExclusive, &["silent_exclusive_job_is_told_to_stop_and_stays"]),
+        (KickHandsOverAtOnce, &["kicked_worker_with_exclusive_jobs_stops_first"]),
+        (RepeatedBindIgnored, &["repeated_bind_is_answered_again"]),
     ]
 };
 
@@ -74,8 +84,10 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         bounds::CASES,
         checking::CASES,
         ending::CASES,
+        exclusive::CASES,
         grants::CASES,
         restart::CASES,
+        stopping::CASES,
         succession::CASES,
         verification::CASES,
     ];

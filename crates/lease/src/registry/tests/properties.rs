@@ -42,6 +42,9 @@ fn bugs_break_laws() {
         BoundBeforeChecked,
         BindNotChecked,
         StopToldOnce,
+        TakesBackSilentExclusive,
+        KickHandsOverAtOnce,
+        RepeatedBindIgnored,
     ];
     for bug in bugs {
         assert!((0..SEEDS).any(|seed| !keeps_the_laws(seed, Some(bug))), "{bug:?} breaks no law");

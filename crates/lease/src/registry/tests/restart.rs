@@ -2,7 +2,7 @@
 
 use model::{Hold, HolderEnd, Instant};
 
-use super::desk::{Desk, known, lost, millis, secs, token};
+use super::desk::{Desk, HELD, known, lost, millis, secs, token};
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::{Answer, Generation, Token};
@@ -70,7 +70,7 @@ fn restored_worker_is_asked_for_everything_and_is_then_known(bug: Bug) {
     assert_eq!(others, [Output::Check { key: peer.key.clone(), holds: vec![hold(0), hold(1)] }]);
     assert_eq!(desk.view(&peer).expires, desk.now + millis(20_020));
     assert_eq!(desk.verify(&peer, hold(0)), Verdict::AskAgain);
-    assert_eq!(desk.checked(&peer, &[HoldStanding::Held; 2]), []);
+    assert_eq!(desk.checked(&peer, &[HELD; 2]), []);
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     assert_eq!(desk.verify(&peer, hold(0)), Verdict::Push);
     assert_eq!(desk.verify(&peer, hold(2)), Verdict::TakeBack);
@@ -86,11 +86,11 @@ fn restored_worker_is_unsynced_until_every_row_was_read(bug: Bug) {
     let mut desk = Desk::reopened(bug, &[known(&peer)]);
     find_us(&mut desk, &mut peer);
     desk.accept(&mut peer);
-    desk.checked(&peer, &[HoldStanding::Held; CHECK_MAX]);
+    desk.checked(&peer, &[HELD; CHECK_MAX]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Unsynced));
     assert_eq!(desk.verify(&peer, hold(0)), Verdict::AskAgain, "even what was read already");
     assert_eq!(desk.verify(&peer, hold(9_999)), Verdict::AskAgain);
-    desk.checked(&peer, &[HoldStanding::Held; 500]);
+    desk.checked(&peer, &[HELD; 500]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     assert_eq!(desk.verify(&peer, hold(1_499)), Verdict::Push);
 }
@@ -119,7 +119,7 @@ fn restored_worker_that_lost_jobs_is_told(bug: Bug) {
     let mut desk = Desk::reopened(bug, &[known(&peer)]);
     find_us(&mut desk, &mut peer);
     desk.accept(&mut peer);
-    let told = desk.checked(&peer, &[HoldStanding::Lost, HoldStanding::Held]);
+    let told = desk.checked(&peer, &[HoldStanding::Lost, HELD]);
     assert_eq!(told, [Output::Stop { key: peer.key.clone(), stops: vec![lost(hold(0))] }]);
     assert_eq!(desk.renew(&mut peer).stops, [lost(hold(0))]);
     peer.unbind(hold(0));

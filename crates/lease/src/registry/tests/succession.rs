@@ -1,8 +1,8 @@
 //! A worker that lapsed by its own clock and goes on under a new key.
 
-use model::{Hold, HolderEnd, Nonce};
+use model::{Hold, HolderEnd, Instant, Nonce};
 
-use super::desk::{Desk, ended, known, lost, millis, secs, split, terms, token};
+use super::desk::{Desk, HELD, ended, known, lost, millis, secs, split, terms, token};
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::{Answer, LaterReason};
@@ -49,9 +49,14 @@ fn moved(desk: &mut Desk, new: &Peer, moved: Option<&[bool]>) -> Vec<Output> {
     desk.tell(Input::Succeeded { key: new.key.clone(), moved: moved.map(<[bool]>::to_vec) })
 }
 
-fn succeeded(old: &Peer) -> [Output; 2] {
+fn succeeded(old: &Peer, stopped_by: Instant) -> [Output; 2] {
     let (key, end) = (old.key.clone(), HolderEnd::Succeeded);
-    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false }]
+    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false, stopped_by }]
+}
+
+fn with_check(outputs: [Output; 2], new: &Peer, holds: &[Hold]) -> Vec<Output> {
+    let check = Output::Check { key: new.key.clone(), holds: holds.to_vec() };
+    outputs.into_iter().chain([check]).collect()
 }
 
 fn holds_move_to_the_new_key(bug: Bug) {
@@ -60,7 +65,7 @@ fn holds_move_to_the_new_key(bug: Bug) {
     let (answer, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, false])));
     let Answer::Ok(ack) = &answer else { panic!("{answer:?}") };
     assert_eq!((&ack.stops, ack.resync), (&vec![lost(hold(2))], false));
-    assert_eq!(others, succeeded(&old));
+    assert_eq!(others, succeeded(&old, desk.now));
     assert!(desk.registry.is_bound(&new.key, hold(1)));
     assert!(!desk.registry.is_bound(&new.key, hold(2)));
     assert_eq!(desk.bound(&new), [hold(1), hold(2)]);
@@ -88,12 +93,13 @@ fn failed_move_is_asked_for_again_and_unanswered_meanwhile(bug: Bug) {
 
 fn former_cannot_expire_while_its_holds_move(bug: Bug) {
     let (mut desk, old, new, ticket) = lapsed(bug);
+    let stopped_by = desk.now + millis(19_980);
     assert_eq!(desk.pass(secs(60)), [], "the store takes its time");
     moved(&mut desk, &new, None);
     let again = desk.pass(secs(60));
     assert_eq!(again, [succeed(&old, &new, &[hold(1), hold(2)])], "and fails");
     let (_, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, true])));
-    assert_eq!(others, succeeded(&old));
+    assert_eq!(others, succeeded(&old, stopped_by));
     let outputs = desk.pass(secs(21));
     assert!(matches!(&outputs[..], [Output::Ended { key, .. }, Output::Retire { .. }] if *key == new.key));
 }
@@ -147,8 +153,10 @@ fn former_that_is_kicked_meanwhile_stays_kicked(bug: Bug) {
     assert_eq!(desk.tell(Input::Kick { ticket: kick, key: old.key.clone() }).len(), 2);
     let (answer, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, false])));
     assert!(matches!(answer, Answer::Ok(_)), "{answer:?}");
-    assert_eq!(others, [], "one end is enough");
+    let check = Output::Check { key: new.key.clone(), holds: vec![hold(1)] };
+    assert_eq!(others, [check], "one end is enough, and what is left of it does not say what moved");
     assert_eq!(desk.state(&old), Some(WorkerState::Ended(HolderEnd::Kicked)));
+    desk.checked(&new, &[HELD]);
     assert!(desk.registry.is_bound(&new.key, hold(1)), "the store's word counts");
 }
 
@@ -217,18 +225,20 @@ fn lapsing(bug: Bug) -> (Desk, Peer, Peer, Ticket) {
 
 fn former_cannot_expire_from_the_first_heartbeat_of_its_successor_on(bug: Bug) {
     let (mut desk, old, new, ticket) = lapsing(bug);
+    let stopped_by = desk.now + millis(19_980);
     assert_eq!(desk.pass(secs(60)), [], "the store takes its time");
     assert_eq!(desk.state(&old), Some(WorkerState::Active));
     assert_eq!(desk.enlisted(&new.key, Enlisted::Known), [succeed(&old, &new, &[hold(1)])]);
     let (answer, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true])));
     assert!(matches!(answer, Answer::Ok(_)), "{answer:?}");
-    assert_eq!(others, succeeded(&old));
+    assert_eq!(others, succeeded(&old, stopped_by));
 }
 
 fn former_of_a_forgotten_successor_is_judged_again(bug: Bug) {
     // Whether its lease is over by then, or is over later.
     for (wait, rest) in [(60, 0), (5, 16)] {
         let (mut desk, old, new, ticket) = lapsing(bug);
+        let stopped_by = desk.now + millis(19_980);
         assert_eq!(desk.pass(secs(wait)), []);
         let (answer, others) = split(ticket, &new.key, desk.enlisted(&new.key, Enlisted::Trouble));
         assert!(matches!(answer, Answer::Later { why: LaterReason::StoreTrouble, .. }), "{answer:?}");
@@ -237,7 +247,7 @@ fn former_of_a_forgotten_successor_is_judged_again(bug: Bug) {
         let (key, end) = (old.key.clone(), HolderEnd::Expired);
         assert_eq!(
             outputs,
-            [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true }]
+            [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true, stopped_by }]
         );
     }
 }
@@ -266,6 +276,7 @@ fn restarted(bug: Bug) -> (Desk, Peer, Peer) {
 
 fn restart_before_the_move_is_made_up_for(bug: Bug) {
     let (mut desk, old, mut new) = restarted(bug);
+    let stopped_by = desk.now + secs(20);
     let (ticket, outputs) = desk.beat(new.beat());
     assert_eq!(outputs, [succeed(&old, &new, &[hold(1), hold(2)])], "before it is answered");
     assert_eq!(desk.verify(&old, hold(1)), Verdict::AskAgain);
@@ -273,7 +284,10 @@ fn restart_before_the_move_is_made_up_for(bug: Bug) {
     assert_eq!(desk.pass(secs(60)), [], "neither of them expires meanwhile");
     let (answer, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, false])));
     assert!(matches!(&answer, Answer::Ok(ack) if ack.stops == [lost(hold(2))] && !ack.resync), "{answer:?}");
-    assert_eq!(others, succeeded(&old));
+    // The rows know better than a former that has not come back what it was that moved.
+    assert_eq!(others, with_check(succeeded(&old, stopped_by), &new, &[hold(1)]));
+    assert_eq!(desk.verify(&new, hold(1)), Verdict::AskAgain);
+    desk.checked(&new, &[HELD]);
     assert!(desk.registry.is_bound(&new.key, hold(1)) && !desk.registry.is_bound(&new.key, hold(2)));
     assert_eq!(desk.state(&old), Some(WorkerState::Ended(HolderEnd::Succeeded)));
     assert_eq!((desk.state(&new), desk.registry.active_count()), (Some(WorkerState::Active), 1));
@@ -295,7 +309,7 @@ fn move_after_a_restart_is_asked_for_again_and_answers_the_repeat(bug: Bug) {
     new.token = token;
     assert_eq!(desk.pass(millis(100)), [succeed(&old, &new, &[hold(1), hold(2)])]);
     let (answer, others) = split(repeat, &new.key, moved(&mut desk, &new, Some(&[true, true])));
-    assert_eq!(others, succeeded(&old));
+    assert_eq!(others, with_check(succeeded(&old, desk.now), &new, &[hold(1), hold(2)]));
     new.hear(new.change, &answer);
     desk.renew(&mut new);
 }
@@ -311,7 +325,7 @@ fn move_after_a_restart_waits_for_a_larger_grant(bug: Bug) {
         assert_eq!(desk.enlisted(&new.key, answer), [succeed(&old, &new, &[hold(1), hold(2)])]);
         let (answer, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, true])));
         assert!(matches!(answer, Answer::Ok(_)), "{answer:?}");
-        assert_eq!(others, succeeded(&old));
+        assert_eq!(others, with_check(succeeded(&old, desk.now), &new, &[hold(1), hold(2)]));
     }
 }
 
@@ -331,6 +345,6 @@ fn worker_that_is_succeeded_does_not_succeed(bug: Bug) {
     let outputs = desk.enlisted(&newest.key, Enlisted::Known);
     assert_eq!(outputs, [succeed(&new, &newest, &[hold(1), hold(2)])]);
     let (_, others) = split(ticket, &newest.key, moved(&mut desk, &newest, Some(&[true, true])));
-    assert_eq!(others, succeeded(&new));
+    assert_eq!(others, with_check(succeeded(&new, desk.now), &newest, &[hold(1), hold(2)]));
     assert_eq!(desk.state(&old), Some(WorkerState::Unsynced), "its lease decides");
 }

@@ -2,7 +2,7 @@
 
 use model::{HolderEnd, RegistryId};
 
-use super::desk::{Desk, OURS, known, lost, row, secs, terms};
+use super::desk::{Desk, HELD, OURS, known, lost, row, secs, stopped, terms};
 use super::peer::{Peer, hold, key};
 use super::{Bug, cases};
 use crate::registry::{HoldStanding, Input, Output, Row, StartResult, Verdict};
@@ -58,7 +58,7 @@ fn start_is_unsure_until_the_worker_has_seen_it(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     let of = |desk: &Desk, peer: &Peer, it: u64| desk.registry.start_result(&peer.key, hold(it));
     let holds = vec![hold(1), hold(2), hold(3)];
-    desk.tell(Input::Granted { key: peer.key.clone(), holds, start: 3 });
+    desk.tell(Input::Granted { key: peer.key.clone(), holds, exclusive: Vec::new(), start: 3 });
     assert_eq!(of(&desk, &peer, 1), StartResult::Unsure, "it may be on its way");
     // It has received two of the three, and took one of them.
     peer.starts_seen = 2;
@@ -123,7 +123,7 @@ fn checking_hold_is_asked_about_again(bug: Bug) {
         let row = Row { beats_itself, ..row(&peer, hold(1)) };
         assert_eq!(desk.verify_row(&row), Verdict::AskAgain);
     }
-    desk.checked(&peer, &[HoldStanding::Held]);
+    desk.checked(&peer, &[HELD]);
     assert_eq!(desk.verify(&peer, hold(1)), Verdict::Push);
 }
 
@@ -186,13 +186,14 @@ fn ended_worker_is_taken_back_from_once_that_is_durable(bug: Bug) {
 
     let ticket = desk.ticket();
     let key = key("curl");
-    let outputs = desk.tell(Input::Leave { ticket, key: key.clone(), nonce: None, all_stopped: true });
+    let outputs = desk.tell(Input::Leave { ticket, key: key.clone(), nonce: None, leave: stopped(true) });
     assert!(matches!(outputs[..], [Output::Retire { end: HolderEnd::Left, .. }]), "{outputs:?}");
     let row = Row {
         hold: hold(1),
         holder: key,
         registry: None,
         beats_itself: false,
+        exclusive: false,
         pings: true,
         unreachable_for: None,
     };

@@ -1,12 +1,15 @@
 //! The moment a call is carried out by the store: what changed goes into the world's books, and the laws are asked.
 
-use model::{Hold, Job, JobId, State, WorkerKey};
+use model::{Hold, HolderEnd, Job, JobId, State, WorkerKey};
 use store::{Cancelled, EnlistAnswer, Expired, Finished, Reaped, Redriven, Renewed};
 
 use super::books::shown;
 use super::call::{Call, Reply};
 use super::event::Event;
-use super::laws::{double_judge, fence_went_back, stale_write_accepted, taken_from_a_live_holder};
+use super::laws::{
+    double_judge, exclusive_to_the_unfit, fence_went_back, reported_while_running, stale_write_accepted,
+    taken_from_a_live_holder,
+};
 use super::world::World;
 
 /// Who asked for a call.
@@ -55,12 +58,18 @@ impl World<'_> {
                     self.outside.books.claimed(job.hold, &claim.holder);
                     self.outside.stats.claims += 1;
                     self.outside.tell(|| format!("{} claims {}", claim.holder, shown(job.hold)));
+                    if self.outside.setup.exclusive.contains(&job.queue) {
+                        self.check_fitness(job.hold, &claim.holder);
+                        self.outside.note_handover(job.hold);
+                    }
                 }
             }
             (Call::Finish { key, reports }, Reply::Finish(answers)) => {
                 for (report, answer) in reports.iter().zip(answers) {
                     if let Finished::Done { state, .. } = answer {
                         self.check_write(report.hold, key, "report");
+                        let is_live = self.outside.runs.is_live(report.hold);
+                        self.outside.judge(reported_while_running::check(report.hold, key, is_live));
                         self.moved(report.hold.job, *state);
                         self.outside
                             .tell(|| format!("{key} reported {}: {}", shown(report.hold), state.word()));
@@ -97,9 +106,9 @@ impl World<'_> {
                     }
                 }
             }
-            (Call::Retire { key, .. }, Reply::Retire) => {
+            (Call::Retire { key, end }, Reply::Retire) => {
                 self.check_judge(asker, key);
-                self.outside.books.key_mut(key).is_retired = true;
+                self.outside.books.key_mut(key).end.get_or_insert(*end);
             }
             (Call::Enlist(worker), Reply::Enlist(EnlistAnswer::Known)) => {
                 self.outside.books.key_mut(&worker.key).registry = worker.registry;
@@ -136,6 +145,7 @@ impl World<'_> {
                 state: server.state_of(&taken.holder),
                 is_bound: server.registry().is_some_and(|it| it.is_bound(&taken.holder, taken.hold)),
                 beats_itself,
+                is_exclusive: taken.exclusive,
             };
             let verdict = taken_from_a_live_holder::check(taken.hold, &holder);
             self.outside.judge(verdict);
@@ -146,8 +156,14 @@ impl World<'_> {
     fn check_judge(&mut self, asker: Asker, key: &WorkerKey) {
         let book = self.outside.books.key(key);
         // Once its owner has judged it, there is nothing left to judge.
-        let owner = book.registry.filter(|_| !book.is_retired);
+        let owner = book.registry.filter(|_| book.end.is_none());
         self.outside.judge(double_judge::check(key, owner, self.servers[asker.server].registry));
+    }
+
+    fn check_fitness(&mut self, hold: Hold, holder: &WorkerKey) {
+        let worker = &self.outside.setup.workers[self.outside.books.key(holder).worker];
+        let verdict = exclusive_to_the_unfit::check(hold, holder, worker.stop_within().is_some());
+        self.outside.judge(verdict);
     }
 
     fn check_write(&mut self, hold: Hold, key: &WorkerKey, verb: &str) {
@@ -173,6 +189,10 @@ impl World<'_> {
             self.outside.stats.rescues.push(took);
             if self.chaos.trouble_of_servers() < since {
                 self.outside.stats.rescues_undisturbed.push(took);
+            }
+            let was_at_once = book.end == Some(HolderEnd::Crashed);
+            if was_at_once && self.chaos.trouble_of_machine(book.worker) < since {
+                self.outside.stats.crash_rescues.push(took);
             }
         }
     }

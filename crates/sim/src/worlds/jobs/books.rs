@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Fence, Hold, JobId, RegistryId, State, WorkerKey};
+use model::{Fence, Hold, HolderEnd, JobId, RegistryId, State, WorkerKey};
 
 use crate::time::Time;
 
@@ -38,8 +38,8 @@ pub(super) struct KeyBook {
     pub(super) life: u32,
     /// Who judges it, once it is enlisted.
     pub(super) registry: Option<RegistryId>,
-    /// Its end is durable.
-    pub(super) is_retired: bool,
+    /// Its end, once that is durable.
+    pub(super) end: Option<HolderEnd>,
     /// When its worker last heard that its heartbeat was taken.
     pub(super) answered_at: Option<Time>,
     /// Until when its worker believes in its lease.
@@ -92,7 +92,7 @@ impl Books {
             worker,
             life,
             registry: None,
-            is_retired: false,
+            end: None,
             answered_at: None,
             held_until: None,
             died_at: None,

@@ -8,7 +8,7 @@ use schedule::upkeep;
 use super::event::Event;
 use super::laws::job_lost;
 use super::nature::Nature;
-use super::setup::{DOWN_MAX, LEASE_MAX, PAUSE_MAX, RETRY_MAX, RUN_MAX, TROUBLE_MAX};
+use super::setup::{DOWN_MAX, KILL_WAIT_MAX, LEASE_MAX, PAUSE_MAX, RETRY_MAX, RUN_MAX, TROUBLE_MAX};
 use super::world::World;
 use crate::faults::Phase;
 use crate::net::LEARN_MAX;
@@ -58,7 +58,10 @@ impl World<'_> {
 
     /// Whether nothing is left to wait for.
     pub(super) fn is_over(&self) -> bool {
-        self.calm_for().is_some_and(|calm| calm >= CALM_MIN) && self.outside.books.open() == 0
+        let Some((calm, lasted)) = self.calm.as_ref().zip(self.calm_for()) else { return false };
+        // If nobody asks whether a job is lost, the bound is still the end of it.
+        let is_given_up = self.outside.setup.only_law.is_some() && lasted > calm.bound;
+        lasted >= CALM_MIN && self.outside.books.open() == 0 || is_given_up
     }
 
     /// How long the last job may take from now on.
@@ -81,6 +84,8 @@ impl World<'_> {
         let open = books.jobs().filter(|(_, job)| job.state.is_some_and(|state| !state.is_terminal()));
         let work: Duration = open.map(|(id, _)| Nature::of(id, setup).runs).sum();
         let once = setup.verify_after + setup.verify_push + RETRY_MAX + RUN_MAX;
-        recovery + silence + rescue + work / setup.workers[0].slots + once * 2
+        // A worker that is ended with a job it cannot stop comes back.
+        let stopping = (KILL_WAIT_MAX + DOWN_MAX) * 2;
+        recovery + silence + rescue + stopping + work / setup.workers[0].slots + once * 2
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::event::{Event, Heal};
-use super::outside::Outside;
+use super::outside::{Death, Outside};
 use super::setup::{DOWN_MAX, PAUSE_MAX, SERVERS, Setup, TROUBLE_MAX, server_node, worker_at, worker_node};
 use super::world::World;
 use crate::faults::{Fault, Phase, until_next};
@@ -25,6 +25,10 @@ pub(super) struct Chaos {
     rng: Rng,
     /// By node: until when something was wrong with its process or its links.
     trouble_until: Vec<Time>,
+    /// By worker: until when something was wrong with its machine other than that the worker's process was dead.
+    machine_trouble_until: Vec<Time>,
+    /// By worker: until when its process has hardly any CPU.
+    slow_until: Vec<Time>,
     store_trouble_until: Time,
     /// The furthest ahead the wall clock ever was.
     wall_max_ms: i64,
@@ -35,6 +39,8 @@ impl Chaos {
         Chaos {
             rng: Rng::stream(setup.seed, 0, "chaos"),
             trouble_until: vec![Time::ZERO; usize::from(setup.nodes())],
+            machine_trouble_until: vec![Time::ZERO; setup.workers.len()],
+            slow_until: vec![Time::ZERO; setup.workers.len()],
             store_trouble_until: Time::ZERO,
             wall_max_ms: 0,
         }
@@ -50,6 +56,11 @@ impl Chaos {
         self.trouble_until[..SERVERS].iter().copied().fold(self.store_trouble_until, Time::max)
     }
 
+    /// Until when something was wrong that could delay what follows the crash of this worker.
+    pub(super) fn trouble_of_machine(&self, worker: usize) -> Time {
+        self.trouble_of_servers().max(self.machine_trouble_until[worker])
+    }
+
     /// Puts the wall clock, if it was ever stepped, to the furthest it was.
     pub(super) fn settle_wall(&mut self, outside: &mut Outside<'_>) {
         if outside.wall_steps > 0 {
@@ -61,6 +72,18 @@ impl Chaos {
     fn trouble(&mut self, node: Node, until: Time) {
         let known = &mut self.trouble_until[usize::from(node.0)];
         *known = until.max(*known);
+    }
+
+    /// Whether a worker's process has hardly any CPU.
+    pub(super) fn is_slow(&self, worker: usize, now: Time) -> bool {
+        self.slow_until[worker] >= now
+    }
+
+    fn machine_trouble(&mut self, node: Node, until: Time) {
+        if let Some(worker) = worker_at(node) {
+            let known = &mut self.machine_trouble_until[worker];
+            *known = until.max(*known);
+        }
     }
 
     /// Any node; servers, of which there are few, more often.
@@ -127,8 +150,13 @@ impl World<'_> {
             Fault::Pause => {
                 let node = self.chaos.victim(&self.outside.setup);
                 let lasts = self.chaos.lasting(500, PAUSE_MAX);
-                self.outside.tell(|| format!("node {} is stopped for {lasts:?}", node.0));
-                self.pause(node, lasts);
+                match worker_at(node).filter(|_| self.chaos.rng.chance(0.4)) {
+                    Some(index) => self.pause_guardian(index, lasts),
+                    None => {
+                        self.outside.tell(|| format!("node {} is stopped for {lasts:?}", node.0));
+                        self.pause(node, lasts);
+                    }
+                }
             }
             Fault::SlowCpu => self.slow_down(),
             Fault::Break => {
@@ -142,8 +170,10 @@ impl World<'_> {
                 self.outside.net.break_connection(self.outside.now, connection);
                 self.outside.schedule_net();
                 // Which worker has the other end is not worth finding out.
-                (0..self.workers.len())
-                    .for_each(|worker| self.chaos.trouble(worker_node(worker), self.outside.now));
+                for node in (0..self.workers.len()).map(worker_node) {
+                    self.chaos.trouble(node, self.outside.now);
+                    self.chaos.machine_trouble(node, self.outside.now);
+                }
             }
             Fault::BlockOneWay => {
                 let (worker, server) = (self.chaos.worker(&self.outside.setup), self.chaos.server());
@@ -215,25 +245,46 @@ impl World<'_> {
 
     fn kill(&mut self, node: Node, down: Duration, is_dark: bool) {
         let now = self.outside.now;
-        let is_up = match worker_at(node) {
-            Some(index) => self.workers[index].process.is_up(),
-            None => self.servers[usize::from(node.0)].process.is_up(),
+        let Some(index) = worker_at(node) else {
+            let server = &mut self.servers[usize::from(node.0)];
+            if server.process.is_up() {
+                self.outside.tell(|| format!("node {} dies for {down:?}, in the dark: {is_dark}", node.0));
+                server.crash();
+                match is_dark {
+                    true => self.outside.net.machine_died(now, node),
+                    false => self.outside.net.process_died(now, node),
+                }
+                self.outside.schedule_net();
+                self.outside.queue.push(now + down, Event::Start(node));
+                self.chaos.trouble(node, now + down);
+            }
+            return;
         };
-        if !is_up {
+        if !self.workers[index].process.is_up() {
             return;
         }
-        self.outside.tell(|| format!("node {} dies for {down:?}, in the dark: {is_dark}", node.0));
-        match worker_at(node) {
-            Some(index) => self.workers[index].crash(&mut self.outside),
-            None => self.servers[usize::from(node.0)].crash(),
-        }
-        match is_dark {
-            true => self.outside.net.machine_died(now, node),
-            false => self.outside.net.process_died(now, node),
-        }
-        self.outside.schedule_net();
-        self.outside.queue.push(now + down, Event::Start(node));
         self.chaos.trouble(node, now + down);
+        let victims = self.chaos.rng.below(10);
+        if is_dark {
+            self.outside.tell(|| format!("the machine of worker {index} goes dark for {down:?}"));
+            self.chaos.machine_trouble(node, now + down);
+            self.outside.net.machine_died(now, node);
+            self.kill_guardians_of(index);
+            self.kill_worker(index, down);
+        } else if victims == 0 && self.may_lose_guardian(index) {
+            // Its worker ends itself as soon as it learns it.
+            self.outside.tell(|| format!("worker {index} loses its guardian"));
+            self.chaos.machine_trouble(node, now);
+            self.outside.deaths.extend(self.guardian_of(index).map(|(id, _)| Death::OfGuardian(id)));
+        } else {
+            self.outside.tell(|| format!("worker {index} dies for {down:?}"));
+            // With a guardian that is frozen, nobody would be left to keep the clock rule.
+            let with_guardian = victims < 3 || !self.has_live_guardian(index);
+            if with_guardian {
+                self.outside.deaths.extend(self.guardian_of(index).map(|(id, _)| Death::OfGuardian(id)));
+            }
+            self.kill_worker(index, down);
+        }
     }
 
     /// A short stop, and so many more after it.
@@ -251,6 +302,7 @@ impl World<'_> {
         let now = self.outside.now;
         self.chaos.trouble(node, now + lasts);
         match worker_at(node) {
+            Some(index) if !self.may_disable(index) => {}
             Some(index) => {
                 let next = self.workers[index].process.pause(now, lasts);
                 self.workers[index].go_on(&mut self.outside, next);
@@ -263,12 +315,31 @@ impl World<'_> {
         }
     }
 
+    /// Stops a guardian, whose worker must be awake meanwhile.
+    fn pause_guardian(&mut self, index: usize, lasts: Duration) {
+        let now = self.outside.now;
+        let Some((id, _)) = self.guardian_of(index).filter(|_| self.is_awake(index)) else { return };
+        self.outside.tell(|| format!("the guardian of worker {index} is stopped for {lasts:?}"));
+        self.chaos.trouble(worker_node(index), now + lasts);
+        self.chaos.machine_trouble(worker_node(index), now + lasts);
+        if let Some(guardian) = self.guardians.get_mut(&id) {
+            let next = guardian.process.pause(now, lasts);
+            guardian.go_on(&mut self.outside, next);
+        }
+    }
+
     fn slow_down(&mut self) {
         let node = self.chaos.victim(&self.outside.setup);
+        if worker_at(node).is_some_and(|index| !self.may_disable(index)) {
+            return;
+        }
         let cost = self.chaos.lasting(1, Duration::from_millis(50));
         let until = self.outside.now + self.chaos.lasting(500, TROUBLE_MAX);
         self.outside.tell(|| format!("node {} needs {cost:?} for everything until {until}", node.0));
         self.chaos.trouble(node, until + Duration::from_secs(1));
+        if let Some(index) = worker_at(node) {
+            self.chaos.slow_until[index] = self.chaos.slow_until[index].max(until + Duration::from_secs(1));
+        }
         self.set_cost(node, cost);
         self.outside.queue.push(until, Event::Heal(Heal::Cost(node)));
     }
@@ -306,6 +377,7 @@ impl World<'_> {
     fn cut_off(&mut self, from: Node, to: Node, until: Time) {
         let worker = if worker_at(from).is_some() { from } else { to };
         self.chaos.trouble(worker, until);
+        self.chaos.machine_trouble(worker, until);
     }
 
     fn delay(&mut self) {
@@ -316,6 +388,7 @@ impl World<'_> {
         self.set_delays(node, Delays { spikes: often, spike_max: SPIKE_MAX, ..Delays::CALM });
         self.outside.queue.push(until, Event::Heal(Heal::Delays(node)));
         self.chaos.trouble(node, until + SPIKE_MAX);
+        self.chaos.machine_trouble(node, until + SPIKE_MAX);
     }
 
     fn set_delays(&mut self, node: Node, delays: Delays) {

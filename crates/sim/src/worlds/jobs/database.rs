@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use model::{Clock as _, Instant, Job, JobId, LeaseTime, WallTime};
+use model::{Clock as _, Instant, Job, JobId, LeaseTime, QueuePatch, WallTime};
 use store::{JobStore as _, MemoryStore};
 
 use super::call::{Call, Reply};
 use super::mutation::Mutation;
 use super::server::Then;
-use super::setup::SERVERS;
+use super::setup::{SERVERS, Setup};
 use crate::clock::{DriftingClock, SetClock};
 use crate::rng::Rng;
 use crate::time::Time;
@@ -84,7 +84,16 @@ struct Window {
 }
 
 impl Database {
-    pub(super) fn new(seed: u64, monotonic: DriftingClock, mutation: Option<Mutation>) -> Self {
+    pub(super) fn new(setup: &Setup) -> Self {
+        let database = Self::with(setup.seed, setup.store_clock, setup.mutation);
+        for queue in &setup.exclusive {
+            let patch = QueuePatch { exclusive: Some(true), ..QueuePatch::default() };
+            ready(database.store.set_queue(queue, patch)).expect("the memory store never fails");
+        }
+        database
+    }
+
+    fn with(seed: u64, monotonic: DriftingClock, mutation: Option<Mutation>) -> Self {
         let clock = Arc::new(SetClock::new(monotonic));
         let store = match mutation.and_then(Mutation::of_store) {
             Some(mutation) => MemoryStore::broken(clock.clone(), mutation),
@@ -233,7 +242,7 @@ mod tests {
     use super::*;
 
     fn database() -> Database {
-        Database::new(1, DriftingClock::TRUE, None)
+        Database::with(1, DriftingClock::TRUE, None)
     }
 
     fn enqueue() -> Call {
@@ -289,7 +298,7 @@ mod tests {
     #[test]
     fn the_lease_clock_is_the_stores() {
         let drifting = DriftingClock::new(Duration::from_secs(7), 1_000_000);
-        let mut database = Database::new(1, drifting, None);
+        let mut database = Database::with(1, drifting, None);
         assert!(carry_out(&mut database, Time::ZERO, 0, enqueue()));
         database.step_wall(86_400_000);
         let now = Time::from_millis(60_000);
@@ -299,6 +308,7 @@ mod tests {
             limit: 1,
             bytes_max: 1,
             lease: Duration::from_secs(3),
+            exclusive: false,
         };
         database.run(now, Call::Claim(claim));
         let row = database.look_at(now, job_id(1)).expect("it is there");

@@ -1,11 +1,14 @@
 //! Everything that can happen in the world, and everything its processes say to each other.
 
+use lease::guardian::FamilyId;
 use lease::ledger::{Grant, ReportAnswer, Transmit};
-use lease::message::{Answer, Generation, Stop};
-use model::{Hold, Nonce, QueueName, WorkerKey};
+use lease::message::{Answer, Generation, Leave, Profile, Stop};
+use model::{Hold, Nonce, WorkerKey};
 use store::EnqueueBatch;
 
-use super::worker::HandlerNews;
+use super::families::FamilyNews;
+use super::guardian::{GuardianId, GuardianInput};
+use super::worker::{GuardianNews, HandlerNews};
 use crate::net::{Node, Wake};
 
 /// One thing that happens at a time.
@@ -19,6 +22,14 @@ pub(super) enum Event {
     Start(Node),
     /// A handler of a worker's life has something to say.
     Handler(Node, u32, Hold, HandlerNews),
+    /// Something reaches a guardian: down the pipe, or from the kernel.
+    ToGuardian(GuardianId, Box<GuardianInput>),
+    /// Something reaches a worker from its guardian.
+    FromGuardian(GuardianId, GuardianNews),
+    /// A guardian asked to be woken.
+    WakeGuardian(GuardianId, u64),
+    /// Processes of a family end; void unless this is its latest plan.
+    Family(FamilyId, u32, FamilyNews),
     /// The store carries out a call.
     StoreRuns(u64),
     /// The store's answer to a call arrives.
@@ -58,13 +69,26 @@ pub(super) enum Heal {
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     /// The worker's first word.
-    Hello { key: WorkerKey, nonce: Nonce, queues: Vec<QueueName> },
+    Hello { key: WorkerKey, nonce: Nonce, profile: Profile },
     /// The server's first word.
     Welcome { generation: Generation },
     /// A frame of the worker.
     Said(Box<Transmit>),
     /// A frame of the server.
     Told(Box<Told>),
+    /// A call on a connection of its own: a worker is gone, or one of its keys is.
+    Leave { key: WorkerKey, nonce: Nonce, leave: Leave },
+    /// The answer to that call.
+    LeaveAnswered(LeaveAnswer),
+}
+
+/// What a server says to a leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LeaveAnswer {
+    /// It took note.
+    Taken,
+    /// The worker belongs to this server.
+    NotOwner(usize),
 }
 
 /// The parts of one frame of a server.

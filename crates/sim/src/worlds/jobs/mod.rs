@@ -1,14 +1,19 @@
 //! The world of jobs and leases: two servers with a registry each over one store, and a handful of workers.
 //!
-//! Real are the dispatcher, upkeep and registry of each server, the ledger of each worker, and the store. Models are
-//! the network, the clocks, the processes, what the store's answers take, the handlers, and whoever enqueues. Leases
-//! are short, so that twenty minutes hold many of them.
+//! Real are the dispatcher, upkeep and registry of each server, the ledger of each worker, the guardian beside it, and the
+//! store. Models are the network, the clocks, the processes, what the store's answers take, the handlers, the families of
+//! processes that some of them are, and whoever enqueues. Leases are short, so that twenty minutes hold many of them.
 //!
 //! ```text
-//!   clients ──► server A ─┐         ┌─ worker ─ worker ─ …
-//!                         ├─ store  │     each belongs to the registry that enlisted it,
-//!   clients ──► server B ─┘         └─    and knows both addresses
+//!   clients ──► server A ─┐         ┌─ worker ─ worker ─ …     each belongs to the registry that enlisted it,
+//!                         ├─ store  │    │        │            and knows both addresses
+//!   clients ──► server B ─┘         │  guardian  …
+//!                                   └────┴─ families of processes
 //! ```
+//!
+//! Of some queues at most one copy of a job may run. The world knows by true time which processes run, and counts on
+//! what no software can do without: of a worker and its guardian one is awake at any time (a frozen machine is not
+//! simulated), and with the first process of a namespace everyone in it dies.
 
 mod bookkeeping;
 mod books;
@@ -16,14 +21,21 @@ mod call;
 mod calm;
 mod chaos;
 mod database;
+mod deaths;
 mod event;
+mod families;
+mod farewell;
+mod guardian;
 mod laws;
 mod mutation;
 mod nature;
 mod outside;
+mod pipe;
+mod runs;
 mod server;
 mod setup;
 mod stats;
+mod vigil;
 mod worker;
 mod workload;
 mod world;
@@ -53,6 +65,10 @@ pub struct Options {
     pub minutes: u64,
     /// A deliberate bug.
     pub mutation: Option<Mutation>,
+    /// The only law to ask, one of [`LAWS`]; all when `None`. Shows what a law notices that others notice first.
+    pub only_law: Option<&'static str>,
+    /// Only worlds in which the clock rule is tightest.
+    pub at_the_edge: bool,
     /// How many of the last events a failure shows.
     pub last_events: usize,
     /// Over how many threads; as many as there are cores when `None`.
@@ -61,7 +77,16 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seeds: 100, first_seed: 1, minutes: 20, mutation: None, last_events: 60, threads: None }
+        Options {
+            seeds: 100,
+            first_seed: 1,
+            minutes: 20,
+            mutation: None,
+            only_law: None,
+            at_the_edge: false,
+            last_events: 60,
+            threads: None,
+        }
     }
 }
 
@@ -137,7 +162,9 @@ fn survive(run: impl FnOnce() -> Outcome) -> Outcome {
 
 fn world<'a>(seed: u64, options: &Options, trace: Trace<'a>) -> World<'a> {
     let faults_last = Duration::from_secs(60 * options.minutes);
-    World::new(Setup::draw(seed, faults_last, options.mutation), trace)
+    let setup = Setup::draw(seed, faults_last, options.mutation);
+    let setup = if options.at_the_edge { setup.at_the_edge() } else { setup };
+    World::new(Setup { only_law: options.only_law, ..setup }, trace)
 }
 
 #[cfg(test)]

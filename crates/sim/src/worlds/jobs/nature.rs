@@ -17,8 +17,6 @@ pub(super) struct Nature {
     /// Time limit of one attempt.
     timeout: Option<Duration>,
     pub(super) heartbeat_timeout: Option<Duration>,
-    /// Its holder binds it at once.
-    pub(super) binds_at_once: bool,
     /// When it may run, after it was enqueued.
     delay: Duration,
     max_lost: u32,
@@ -37,7 +35,6 @@ impl Nature {
             heartbeat_timeout: rng
                 .chance(setup.beat_themselves)
                 .then(|| rng.span_of_any_size(secs(1), secs(15))),
-            binds_at_once: rng.chance(setup.bind_at_once),
             delay: if rng.chance(0.1) { rng.span(millis(1), secs(20)) } else { Duration::ZERO },
             max_lost: rng.between(3, 50) as u32,
             max_attempts: rng.between(1, 8) as u32,

@@ -8,6 +8,10 @@ use super::books::Books;
 use super::call::Call;
 use super::database::Database;
 use super::event::{Event, Message};
+use super::families::Families;
+use super::guardian::GuardianId;
+use super::pipe::Pipes;
+use super::runs::Runs;
 use super::server::Then;
 use super::setup::Setup;
 use super::stats::Stats;
@@ -28,13 +32,18 @@ pub(super) struct Outside<'a> {
     pub(super) queue: Queue<Event>,
     pub(super) net: Net<Message>,
     pub(super) database: Database,
+    pub(super) families: Families,
+    pub(super) pipes: Pipes,
     pub(super) books: Books,
+    pub(super) runs: Runs,
     pub(super) stats: Stats,
     pub(super) trace: Trace<'a>,
     /// How often the wall clock was stepped.
     pub(super) wall_steps: u64,
     /// Keys that ended by the clock during this turn; judged when it is over.
     pub(super) declared: Vec<Declared>,
+    /// Processes that were killed or ended during this turn; gone when it is over.
+    pub(super) deaths: Vec<Death>,
     violation: Option<Violation>,
 }
 
@@ -48,6 +57,17 @@ pub(super) struct Declared {
     pub(super) is_expiry: bool,
 }
 
+/// The end of a process by another one's hand, or by its own.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Death {
+    /// A guardian kills its worker.
+    OfWorker(GuardianId),
+    /// A worker kills its guardian.
+    OfGuardian(GuardianId),
+    /// A guardian has nothing left to guard.
+    Exit(GuardianId),
+}
+
 impl<'a> Outside<'a> {
     pub(super) fn new(setup: Setup, trace: Trace<'a>) -> Self {
         let seed = setup.seed;
@@ -56,12 +76,16 @@ impl<'a> Outside<'a> {
             phase: Phase::Faults,
             queue: Queue::new(),
             net: Net::new(setup.nodes(), Rng::stream(seed, 0, "net")),
-            database: Database::new(seed, setup.store_clock, setup.mutation),
+            database: Database::new(&setup),
+            families: Families::new(&setup),
+            pipes: Pipes::new(&setup),
             books: Books::default(),
+            runs: Runs::default(),
             stats: Stats::default(),
             trace,
             wall_steps: 0,
             declared: Vec::new(),
+            deaths: Vec::new(),
             violation: None,
             setup,
         }
@@ -69,7 +93,9 @@ impl<'a> Outside<'a> {
 
     /// A law was asked. The first breach ends the run after the present event.
     pub(super) fn judge(&mut self, verdict: Verdict) {
-        if let Err(violation) = verdict {
+        if let Err(violation) = verdict
+            && self.setup.only_law.is_none_or(|only| only == violation.law)
+        {
             self.violation.get_or_insert(violation);
         }
     }

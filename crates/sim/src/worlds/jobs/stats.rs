@@ -38,6 +38,20 @@ pub struct Stats {
     pub rescues: Vec<u64>,
     /// Those among `rescues` during which neither a server nor the store had a fault: what an operator may expect.
     pub rescues_undisturbed: Vec<u64>,
+    /// From a worker's crash to the moment a job of its was offered again, where its guardian, its network, the servers and
+    /// the store had no fault: what the guardian is for. In nanoseconds, in no order.
+    pub crash_rescues: Vec<u64>,
+    /// Claims of exclusive jobs of which processes were started.
+    pub exclusive_runs: u64,
+    /// For each exclusive job that went to its next holder: from the last moment that anything of the claim before ran to
+    /// the new claim. In nanoseconds, in no order.
+    pub handovers: Vec<u64>,
+    /// Times a worker ended itself because a job could not be stopped otherwise.
+    pub dooms: u64,
+    /// Times a guardian killed its worker.
+    pub workers_killed: u64,
+    /// Times a guardian was killed.
+    pub guardians_killed: u64,
     /// The least time from a worker's own end of belief to its registry's, in nanoseconds.
     pub margin_min: Option<i64>,
 }
@@ -61,6 +75,12 @@ impl Stats {
         self.faults += other.faults;
         self.rescues.extend(&other.rescues);
         self.rescues_undisturbed.extend(&other.rescues_undisturbed);
+        self.crash_rescues.extend(&other.crash_rescues);
+        self.exclusive_runs += other.exclusive_runs;
+        self.handovers.extend(&other.handovers);
+        self.dooms += other.dooms;
+        self.workers_killed += other.workers_killed;
+        self.guardians_killed += other.guardians_killed;
         self.margin_min = self.margin_min.into_iter().chain(other.margin_min).min();
     }
 

@@ -1,13 +1,15 @@
 //! The world itself: one event after another until all is done or a law is broken.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::WorkerKey;
 
 use super::calm::Calm;
 use super::chaos::Chaos;
-use super::event::{Event, Message};
-use super::laws::{healthy_worker_reaped, inactive_while_held};
+use super::event::{Event, LeaveAnswer, Message};
+use super::guardian::{Guardian, GuardianId, GuardianInput};
+use super::laws::{healthy_worker_reaped, inactive_while_held, process_left_behind};
 use super::outside::{Declared, Outside};
 use super::server::{Server, ServerInput};
 use super::setup::{SERVERS, Setup, server_node, worker_at, worker_node};
@@ -15,7 +17,7 @@ use super::stats::Stats;
 use super::worker::{Worker, WorkerInput};
 use super::workload::Workload;
 use crate::law::Violation;
-use crate::net::{Arrival, Node, Side};
+use crate::net::{Arrival, ConnectionId, Node, Side};
 use crate::time::Time;
 use crate::trace::Trace;
 
@@ -24,6 +26,7 @@ pub(super) struct World<'a> {
     pub(super) outside: Outside<'a>,
     pub(super) servers: Vec<Server>,
     pub(super) workers: Vec<Worker>,
+    pub(super) guardians: BTreeMap<GuardianId, Guardian>,
     pub(super) chaos: Chaos,
     pub(super) workload: Workload,
     pub(super) calm: Option<Calm>,
@@ -59,6 +62,7 @@ impl<'a> World<'a> {
         World {
             servers: (0..SERVERS).map(|index| Server::new(index, &outside)).collect(),
             workers: (0..outside.setup.workers.len()).map(|index| Worker::new(index, &outside)).collect(),
+            guardians: BTreeMap::new(),
             outside,
             chaos,
             workload,
@@ -71,6 +75,7 @@ impl<'a> World<'a> {
         while let Some((now, event)) = self.outside.queue.pop() {
             self.outside.now = now;
             self.happen(event);
+            self.carry_out_deaths();
             while let Some(declared) = self.outside.declared.pop() {
                 self.judge_end(&declared);
             }
@@ -121,6 +126,31 @@ impl<'a> World<'a> {
                     worker.deliver(&mut self.outside, WorkerInput::Handler(hold, news));
                 }
             }
+            Event::ToGuardian(id, input) => {
+                self.note(&[14, id.worker as u64, u64::from(id.life)]);
+                self.tell_guardian(id, [*input]);
+            }
+            Event::FromGuardian(id, news) => {
+                self.note(&[15, id.worker as u64, u64::from(id.life)]);
+                let worker = &mut self.workers[id.worker];
+                if worker.process.life() == id.life {
+                    worker.deliver(&mut self.outside, WorkerInput::Guardian(news));
+                }
+            }
+            Event::WakeGuardian(id, number) => {
+                self.note(&[16, id.worker as u64, u64::from(id.life)]);
+                if let Some(guardian) = self.guardians.get_mut(&id) {
+                    let next = guardian.process.wake(now, number);
+                    guardian.go_on(&mut self.outside, next);
+                }
+            }
+            Event::Family(id, plan, news) => {
+                self.note(&[17, id.0, u64::from(plan)]);
+                if let Some((guardian, inputs)) = self.outside.family_happens(id, plan, news) {
+                    self.tell_guardian(guardian, inputs);
+                    self.note_end_of_namespace(guardian);
+                }
+            }
             Event::StoreRuns(number) => {
                 self.note(&[4, number]);
                 self.store_runs(number);
@@ -156,10 +186,13 @@ impl<'a> World<'a> {
             Arrival::Message { connection, to, message } => {
                 self.note(&[7, connection.0, message_word(&message)]);
                 match worker_at(to) {
-                    Some(index) => {
-                        let input = WorkerInput::Heard(connection, message);
-                        self.workers[index].deliver(&mut self.outside, input);
-                    }
+                    Some(index) => match self.guardian_on(connection) {
+                        Some(id) => self.tell_guardian(id, [GuardianInput::Heard(connection, message)]),
+                        None => {
+                            let input = WorkerInput::Heard(connection, message);
+                            self.workers[index].deliver(&mut self.outside, input);
+                        }
+                    },
                     None => {
                         let input = ServerInput::Heard(connection, message);
                         self.servers[usize::from(to.0)].deliver(&mut self.outside, input);
@@ -169,9 +202,12 @@ impl<'a> World<'a> {
             Arrival::Broken { connection, to } => {
                 self.note(&[8, connection.0]);
                 match worker_at(to) {
-                    Some(index) => {
-                        self.workers[index].deliver(&mut self.outside, WorkerInput::Broken(connection));
-                    }
+                    Some(index) => match self.guardian_on(connection) {
+                        Some(id) => self.tell_guardian(id, [GuardianInput::Broken(connection)]),
+                        None => {
+                            self.workers[index].deliver(&mut self.outside, WorkerInput::Broken(connection));
+                        }
+                    },
                     None => {
                         let input = ServerInput::Broken(connection);
                         self.servers[usize::from(to.0)].deliver(&mut self.outside, input);
@@ -198,11 +234,21 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A guardian hears something, if it lives.
+    fn tell_guardian(&mut self, id: GuardianId, inputs: impl IntoIterator<Item = GuardianInput>) {
+        if let Some(guardian) = self.guardians.get_mut(&id) {
+            inputs.into_iter().for_each(|input| guardian.deliver(&mut self.outside, input));
+        }
+    }
+
+    /// The guardian that opened this connection, if it was one.
+    fn guardian_on(&self, connection: ConnectionId) -> Option<GuardianId> {
+        self.guardians.iter().find(|(_, guardian)| guardian.has(connection)).map(|(id, _)| *id)
+    }
+
     fn start(&mut self, node: Node) {
         match worker_at(node) {
-            Some(index) if !self.workers[index].process.is_up() => {
-                self.workers[index].start(&mut self.outside);
-            }
+            Some(index) if !self.workers[index].process.is_up() => self.start_worker(index),
             None if !self.servers[usize::from(node.0)].process.is_up() => {
                 self.servers[usize::from(node.0)].start(&mut self.outside);
             }
@@ -218,6 +264,8 @@ impl<'a> World<'a> {
         let (worker, held_until) = (book.worker, book.held_until);
         if *is_expiry {
             self.outside.stats.expired += 1;
+            let live = self.outside.runs.of_key(key).next();
+            self.outside.judge(process_left_behind::check_expiry(key, live));
             if let Some(held_until) = held_until.filter(|_| self.is_alive(key)) {
                 self.outside.stats.note_margin(inactive_while_held::margin(now, held_until));
                 self.outside.judge(inactive_while_held::check(key, now, held_until));
@@ -254,6 +302,8 @@ fn message_word(message: &Message) -> u64 {
     match message {
         Message::Hello { nonce, .. } => nonce.get(),
         Message::Welcome { generation } => generation.0,
+        Message::Leave { nonce, leave, .. } => nonce.get() ^ u64::from(leave.all_stopped),
+        Message::LeaveAnswered(answer) => u64::from(*answer == LeaveAnswer::Taken),
         Message::Said(said) => {
             let number = said.heartbeat.as_ref().map_or(0, |(number, _)| *number);
             number << 16 | (said.reports.len() as u64) << 8 | u64::from(said.credits)

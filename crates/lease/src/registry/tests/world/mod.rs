@@ -1,7 +1,9 @@
 //! A small world for the laws: workers, a network that loses, doubles and reorders, a store that is slow and fails, and a
 //! server that stands still and restarts.
 
+mod exclusive;
 mod laws;
+mod node;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,13 +12,14 @@ use std::time::Duration;
 use model::{Hold, HolderEnd, Instant, Nonce, WorkerKey};
 
 use self::laws::Laws;
+use self::node::{Fading, Node};
 use self::store::{Asked, Store};
 use super::Bug;
 use super::desk::{millis, registry, row, terms};
-use super::peer::{Peer, hold};
+use super::peer::hold;
 use super::splitmix::SplitMix;
 use crate::clock_rule::{RateError, hold_until};
-use crate::message::{Answer, Change, Generation, Heartbeat, Stop, StopOrder};
+use crate::message::{Answer, Change, Generation, Heartbeat, Leave, Stop, StopOrder};
 use crate::registry::{Input, Output, Registry, Row, Ticket, Verdict, WorkerState};
 
 /// What is on its way.
@@ -26,7 +29,8 @@ enum Packet {
     Answer { node: usize, number: u64, change: u64, answer: Answer },
     Early { key: WorkerKey, nonce: Nonce, binds: Vec<Change> },
     Stop { key: WorkerKey, stops: Vec<Stop> },
-    Assign { key: WorkerKey, hold: Hold },
+    Bound { key: WorkerKey, holds: Vec<Hold> },
+    Assign { key: WorkerKey, hold: Hold, is_exclusive: bool },
 }
 
 /// What the store was asked, and its answer once it came to it.
@@ -43,17 +47,6 @@ struct Unanswered {
     unbinds: Vec<Hold>,
 }
 
-/// A worker process.
-struct Node {
-    peer: Peer,
-    keys: u32,
-    /// The last heartbeat, and when it was sent.
-    number: u64,
-    sent_at: Instant,
-    /// Until when it may act on its lease.
-    hold_until: Option<Instant>,
-}
-
 pub(super) struct World {
     rng: SplitMix,
     bug: Bug,
@@ -61,6 +54,7 @@ pub(super) struct World {
     generation: u64,
     registry: Registry,
     nodes: Vec<Node>,
+    fading: Vec<Fading>,
     packets: Vec<Packet>,
     store: Store,
     requests: Vec<Request>,
@@ -74,11 +68,7 @@ impl World {
     pub(super) fn new(seed: u64, bug: Bug) -> Self {
         let mut rng = SplitMix::new(seed);
         let now = Instant::from_millis(5_000_000);
-        let node = |index: u64| {
-            let peer = Peer { nonce: Nonce::new(index), ..Peer::new(&format!("n{index}-0")) };
-            Node { peer, keys: 0, number: 0, sent_at: now, hold_until: None }
-        };
-        let nodes = (0..1 + rng.below(2)).map(node).collect();
+        let nodes = (0..1 + rng.below(2)).map(|index| Node::new(index, now)).collect();
         let mut world = World {
             rng,
             bug,
@@ -86,6 +76,7 @@ impl World {
             generation: 9,
             registry: registry(terms(), bug),
             nodes,
+            fading: Vec::new(),
             packets: Vec::new(),
             store: Store::default(),
             requests: Vec::new(),
@@ -104,7 +95,8 @@ impl World {
                 let node = self.any_node();
                 self.send_beat(node);
             }
-            20..50 => self.deliver(),
+            20..48 => self.deliver(),
+            48..50 => self.calm_down(),
             50..54 => self.lose_or_double(),
             54..64 => self.claim(),
             64..68 => self.finish(),
@@ -113,21 +105,19 @@ impl World {
             86..88 => self.fail(),
             88..92 => self.verify_any(),
             92 => self.cancel(),
-            93..97 => self.pass_time(),
+            93..96 => self.pass_time(),
+            96 => self.farewell(),
             97 => self.now = self.now + millis(self.rng.below(40_000)),
             98 => self.restart(),
             _ => self.leave_or_kick(),
         }
-        self.laws.check(&self.registry);
+        self.check();
     }
 
     /// Faults stop: everything arrives and is answered. Law: in the end everybody agrees on who holds what.
     pub(super) fn settle(&mut self) {
         for _ in 0..60 {
-            for node in 0..self.nodes.len() {
-                self.send_beat(node);
-            }
-            self.run_dry();
+            self.calm_down();
             for hold in self.store.running() {
                 self.verify(hold, false);
             }
@@ -143,11 +133,18 @@ impl World {
             assert_eq!(self.store.held_by(key), held, "and the rows'");
             assert!(held.iter().all(|hold| self.registry.is_bound(key, *hold)));
             assert!(!node.peer.wants_full, "nothing is left to tell");
+            assert_eq!(node.unanswered(), [], "every exclusive job was allowed to start");
         }
         let alive: BTreeSet<&WorkerKey> = self.nodes.iter().map(|node| &node.peer.key).collect();
         for hold in self.store.running() {
             assert!(self.store.holder(hold).is_some_and(|holder| alive.contains(holder)), "held by the dead");
         }
+    }
+
+    /// For once everything arrives and is answered: most of the time nothing is wrong.
+    fn calm_down(&mut self) {
+        (0..self.nodes.len()).for_each(|node| self.send_beat(node));
+        self.run_dry();
     }
 
     fn run_dry(&mut self) {
@@ -161,10 +158,12 @@ impl World {
     fn send_beat(&mut self, index: usize) {
         let node = &mut self.nodes[index];
         if node.hold_until.is_some_and(|until| until <= self.now) {
-            // Its lease is over by its own clock: it never uses that key again.
-            node.keys += 1;
-            node.peer = node.peer.successor(&format!("n{index}-{}", node.keys));
-            node.hold_until = None;
+            node.lapse().into_iter().for_each(|hold| self.laws.let_go(hold));
+        }
+        let binds = node.unanswered();
+        if !binds.is_empty() && self.rng.percent(50) {
+            let (key, nonce) = (node.peer.key.clone(), node.peer.nonce);
+            self.packets.push(Packet::Early { key, nonce, binds });
         }
         if self.rng.percent(5) {
             node.peer.lease = millis(1_000 * (1 + self.rng.below(40)));
@@ -202,9 +201,13 @@ impl World {
                     stops.iter().for_each(|stop| self.obey(node, *stop));
                 }
             }
-            Some(Packet::Assign { key, hold }) => {
+            Some(Packet::Bound { key, holds }) => {
                 let Some(node) = self.nodes.iter_mut().find(|node| node.peer.key == key) else { return };
-                let bind = node.peer.bind(hold);
+                holds.into_iter().for_each(|hold| node.hear_bound(self.now, hold));
+            }
+            Some(Packet::Assign { key, hold, is_exclusive }) => {
+                let Some(node) = self.nodes.iter_mut().find(|node| node.peer.key == key) else { return };
+                let bind = node.assign(hold, is_exclusive);
                 if self.rng.percent(60) {
                     let nonce = node.peer.nonce;
                     self.packets.push(Packet::Early { key, nonce, binds: vec![bind] });
@@ -225,19 +228,18 @@ impl World {
                 node.hold_until = node.hold_until.max(Some(until));
                 ack.stops.iter().for_each(|stop| self.obey(index, *stop));
             }
-            Answer::Inactive { .. } => self.start_over(index),
+            Answer::Inactive { .. } => {
+                let fading = self.start_over(index);
+                self.fading.extend(fading);
+            }
             _ => {}
         }
     }
 
-    /// Everything stops, and goes on under a new key.
-    fn start_over(&mut self, index: usize) {
-        let node = &mut self.nodes[index];
-        self.laws.ended(&node.peer.key);
-        node.keys += 1;
-        node.hold_until = None;
-        let nonce = node.peer.nonce;
-        node.peer = Peer { nonce, ..Peer::new(&format!("n{index}-{}", node.keys)) };
+    /// A node goes on under a new key, with nothing.
+    fn start_over(&mut self, index: usize) -> Option<Fading> {
+        self.laws.ended(&self.nodes[index].peer.key);
+        self.nodes[index].start_over()
     }
 
     fn obey(&mut self, index: usize, stop: Stop) {
@@ -246,12 +248,12 @@ impl World {
         }
         match stop.reason {
             StopOrder::Lost => self.let_go(index, stop.hold),
-            StopOrder::Cancelled => self.report(index, stop.hold),
+            StopOrder::Cancelled | StopOrder::Silent => self.report(index, stop.hold),
         }
     }
 
     fn let_go(&mut self, index: usize, hold: Hold) {
-        self.nodes[index].peer.unbind(hold);
+        self.nodes[index].let_go(hold);
         self.laws.let_go(hold);
     }
 
@@ -275,10 +277,13 @@ impl World {
         let index = self.any_node();
         let peer = &self.nodes[index].peer;
         let (key, hold) = (peer.key.clone(), hold(self.next_job));
-        if peer.token.is_some() && self.store.claim(&key, hold) {
+        let is_exclusive = self.rng.percent(40);
+        if peer.token.is_some() && self.store.claim(&key, hold, is_exclusive) {
             self.next_job += 1;
-            self.tell(Input::Granted { key: key.clone(), holds: vec![hold], start: self.next_job });
-            self.packets.push(Packet::Assign { key, hold });
+            let exclusive = if is_exclusive { vec![hold] } else { Vec::new() };
+            let (holds, start) = (vec![hold], self.next_job);
+            self.tell(Input::Granted { key: key.clone(), holds, exclusive, start });
+            self.packets.push(Packet::Assign { key, hold, is_exclusive });
         }
     }
 
@@ -291,14 +296,15 @@ impl World {
 
     fn verify_any(&mut self) {
         if let Some(hold) = self.rng.pick(&self.store.running()) {
-            let beats_itself = self.rng.percent(10);
+            let beats_itself = self.rng.percent(20);
             self.verify(hold, beats_itself);
         }
     }
 
     fn verify(&mut self, hold: Hold, beats_itself: bool) {
         let key = self.store.holder(hold).expect("only running jobs are verified").clone();
-        let row = Row { holder: key.clone(), beats_itself, ..row(&self.nodes[0].peer, hold) };
+        let exclusive = self.store.is_exclusive(hold);
+        let row = Row { holder: key.clone(), beats_itself, exclusive, ..row(&self.nodes[0].peer, hold) };
         let verdict = self.registry.verify(self.now, &[row])[0];
         self.drain();
         match verdict {
@@ -348,7 +354,7 @@ impl World {
             self.now = self.now.max(deadline);
             self.registry.handle_deadline(self.now);
             self.drain();
-            self.laws.check(&self.registry);
+            self.check();
         }
         self.now = until;
     }
@@ -376,8 +382,12 @@ impl World {
         if self.rng.percent(50) {
             return self.tell(Input::Kick { ticket, key });
         }
+        // Without a lease nothing ran at all, and what its own clock ended before has stopped then.
+        let until = self.nodes[index].hold_until.unwrap_or(Instant::ZERO);
+        let stopped_for = self.now.since(until);
         self.start_over(index);
-        self.tell(Input::Leave { ticket, key, nonce, all_stopped: true });
+        let leave = Leave { all_stopped: true, crashed: self.rng.percent(50), stopped_for };
+        self.tell(Input::Leave { ticket, key, nonce, leave });
     }
 
     fn tell(&mut self, input: Input) {
@@ -389,7 +399,10 @@ impl World {
         while let Some(output) = self.registry.poll_output() {
             match output {
                 Output::Answer { ticket, key, answer } => self.answered(ticket, &key, answer),
-                Output::Bound { key, holds } => holds.iter().for_each(|hold| self.acknowledge(&key, *hold)),
+                Output::Bound { key, holds } => {
+                    holds.iter().for_each(|hold| self.acknowledge(&key, *hold));
+                    self.packets.push(Packet::Bound { key, holds });
+                }
                 Output::Stop { key, stops } => {
                     self.laws.stopped(&key, &stops);
                     self.packets.push(Packet::Stop { key, stops });
@@ -406,7 +419,16 @@ impl World {
                     );
                 }
                 Output::LeaveDone { .. } => {}
-                request => self.requests.push(Request { asked: Asked::Of(request), answer: None }),
+                Output::LateWord { key, ended_at, stopped_at } => {
+                    // Law: whatever was handed over had stopped before.
+                    assert!(stopped_at <= ended_at, "{key:?} ran on after its end");
+                }
+                request => {
+                    if let Output::Retire { key, stopped_by, .. } = &request {
+                        self.check_retirement(key, *stopped_by);
+                    }
+                    self.requests.push(Request { asked: Asked::Of(request), answer: None });
+                }
             }
         }
     }

@@ -26,14 +26,15 @@ pub(super) struct Store {
 struct Running {
     holder: WorkerKey,
     is_cancelled: bool,
+    is_exclusive: bool,
 }
 
 impl Store {
     /// Claims a new job for this worker, if the store still takes it for one.
-    pub(super) fn claim(&mut self, key: &WorkerKey, hold: Hold) -> bool {
+    pub(super) fn claim(&mut self, key: &WorkerKey, hold: Hold, is_exclusive: bool) -> bool {
         let is_open = !self.ended.contains_key(key);
         if is_open {
-            self.rows.insert(hold, Running { holder: key.clone(), is_cancelled: false });
+            self.rows.insert(hold, Running { holder: key.clone(), is_cancelled: false, is_exclusive });
         }
         is_open
     }
@@ -124,6 +125,11 @@ impl Store {
         self.rows.get(&hold).map(|running| &running.holder)
     }
 
+    /// Whether at most one copy of this running job may run.
+    pub(super) fn is_exclusive(&self, hold: Hold) -> bool {
+        self.rows.get(&hold).is_some_and(|running| running.is_exclusive)
+    }
+
     fn enlist(&mut self, key: &WorkerKey, nonce: Nonce, grant: Duration) -> Enlisted {
         if let Some(end) = self.ended.get(key) {
             return Enlisted::Terminal(*end);
@@ -147,8 +153,9 @@ impl Store {
     fn standing(&self, key: &WorkerKey, hold: Hold) -> HoldStanding {
         match self.rows.get(&hold).filter(|running| running.holder == *key) {
             None => HoldStanding::Lost,
-            Some(running) if running.is_cancelled => HoldStanding::HeldCancelled,
-            Some(_) => HoldStanding::Held,
+            Some(running) => {
+                HoldStanding::Held { cancelled: running.is_cancelled, exclusive: running.is_exclusive }
+            }
         }
     }
 }

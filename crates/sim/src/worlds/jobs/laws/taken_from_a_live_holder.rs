@@ -20,12 +20,16 @@ pub(in super::super) struct Holder<'a> {
     pub(in super::super) is_bound: bool,
     /// The job must beat itself.
     pub(in super::super) beats_itself: bool,
+    /// At most one copy of the job may run: its holder is told to stop it and keeps it until it has.
+    pub(in super::super) is_exclusive: bool,
 }
 
 /// A job was taken back.
 pub(in super::super) fn check(hold: Hold, holder: &Holder<'_>) -> Verdict {
     let keeps_it = match holder.state {
-        Some(WorkerState::Active) => holder.is_bound && !holder.beats_itself,
+        Some(WorkerState::Active | WorkerState::Stopping) => {
+            holder.is_bound && (!holder.beats_itself || holder.is_exclusive)
+        }
         Some(WorkerState::Unsynced) => true,
         Some(WorkerState::Joining | WorkerState::Ended(_)) | None => false,
     };

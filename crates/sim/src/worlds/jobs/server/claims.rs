@@ -9,7 +9,6 @@ use store::{Claim, Claimed};
 
 use super::super::call::Call;
 use super::super::event::Told;
-use super::super::nature::Nature;
 use super::heart::Heart;
 use super::{Moment, Then};
 
@@ -34,6 +33,7 @@ impl Heart {
             limit: limit as usize,
             bytes_max: usize::MAX,
             lease: moment.outside.setup.verify_after,
+            exclusive: to.is_fit(),
         };
         moment.call(Call::Claim(claim), Then::Claimed { session, key, asked: limit });
     }
@@ -51,26 +51,27 @@ impl Heart {
             self.upkeep.handle(now, upkeep::Input::LeaseGranted { lease });
         }
         let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
+        let exclusive = claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
         let Some(connection) = self.sessions.get(session).map(|session| session.connection) else {
             let reports =
                 holds.iter().map(|hold| Report { hold: *hold, outcome: Outcome::HandedBack }).collect();
             return moment.call(Call::Finish { key: key.clone(), reports }, Then::HandedBack { key, holds });
         };
-        let fresh: Vec<Grant> = claimed.into_iter().map(|job| self.assignment(moment, &key, job)).collect();
+        let fresh: Vec<Grant> = claimed.into_iter().map(|job| self.assignment(&key, job)).collect();
         let assignments = self.strays.mingle(connection, fresh);
         let start = self.last_start;
-        self.registry.handle(now, registry::Input::Granted { key, holds, start });
+        self.registry.handle(now, registry::Input::Granted { key, holds, exclusive, start });
         self.send(moment, connection, Told { assignments, ..Told::default() });
     }
 
-    fn assignment(&mut self, moment: &Moment<'_, '_>, key: &WorkerKey, job: Claimed) -> Grant {
+    fn assignment(&mut self, key: &WorkerKey, job: Claimed) -> Grant {
         self.last_start += 1;
         Grant {
             hold: job.hold,
             lease: job.lease,
             timeout: job.timeout,
             heartbeat_timeout: job.heartbeat_timeout,
-            binds_at_once: Nature::of(job.hold.job, &moment.outside.setup).binds_at_once,
+            exclusive: job.exclusive,
             start: Start { generation: self.generation, key: key.clone(), number: self.last_start },
         }
     }

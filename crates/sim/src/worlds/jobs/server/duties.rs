@@ -3,20 +3,20 @@
 use std::time::Duration;
 
 use lease::ledger::ReportAnswer;
-use lease::message::{Answer, Heartbeat, LaterReason, Stop, StopOrder};
+use lease::message::{Answer, Heartbeat, LaterReason, Leave, Stop, StopOrder};
 use lease::registry::{self, Enlisted, HoldStanding, Restored};
-use model::{Fence, Hold, Instant, QueueName, State, WorkerKey};
+use model::{Fence, Hold, Instant, Nonce, QueueName, State, WorkerKey};
 use schedule::dispatch::{self, SessionId};
 use schedule::upkeep::{self, Duty};
 use store::{Cancelled, Deadlines, EnlistAnswer, EnqueueBatch, Finished, KnownWorker, Redriven, Renewed};
 
 use super::super::call::{Call, Reply};
 use super::super::database::Unavailable;
-use super::super::event::{Event, Told};
+use super::super::event::{Event, LeaveAnswer, Message, Told};
 use super::Moment;
 use super::heart::Heart;
 use super::rescue::Pass;
-use crate::net::ConnectionId;
+use crate::net::{ConnectionId, Side};
 
 /// Pause between tries to read from the store what a start needs.
 const BOOT_RETRY: Duration = Duration::from_millis(500);
@@ -52,6 +52,7 @@ pub(in super::super) enum Then {
     Noted { connection: ConnectionId, holds: Vec<Hold> },
     Beaten { connection: ConnectionId, holds: Vec<Hold>, began: Instant },
     LookedUp { connection: ConnectionId, number: u64, beat: Box<Heartbeat> },
+    OwnerFound { connection: ConnectionId, key: WorkerKey, nonce: Nonce, leave: Leave },
 }
 
 impl Heart {
@@ -187,8 +188,8 @@ impl Heart {
                 self.note_store_pace(now, began);
                 let stops =
                     holds.into_iter().zip(renewed).filter_map(|(hold, renewed)| match standing(renewed) {
-                        HoldStanding::Held => None,
-                        HoldStanding::HeldCancelled => Some(Stop { hold, reason: StopOrder::Cancelled }),
+                        HoldStanding::Held { cancelled: false, .. } => None,
+                        HoldStanding::Held { .. } => Some(Stop { hold, reason: StopOrder::Cancelled }),
                         HoldStanding::Lost => Some(Stop { hold, reason: StopOrder::Lost }),
                     });
                 self.stop(moment, connection, stops.collect());
@@ -204,6 +205,16 @@ impl Heart {
                         );
                     }
                     None => self.take_heartbeat(moment, connection, number, *beat),
+                }
+            }
+            (Then::OwnerFound { connection, key, nonce, leave }, Reply::Worker(known)) => {
+                let owner = owner_elsewhere(known, self.registry_id).and_then(|it| it.parse::<usize>().ok());
+                match owner {
+                    Some(registry) => {
+                        let answer = LeaveAnswer::NotOwner(registry - 1);
+                        moment.outside.send(connection, Side::Acceptor, Message::LeaveAnswered(answer));
+                    }
+                    None => self.take_leave(moment, connection, key, nonce, leave),
                 }
             }
             (then, reply) => unreachable!("{then:?} was answered with {reply:?}"),
@@ -246,7 +257,9 @@ impl Heart {
                 self.note_store_pace(now, began);
                 self.hang_up(moment, connection);
             }
-            Then::Reported { connection, .. } | Then::Noted { connection, .. } => {
+            Then::Reported { connection, .. }
+            | Then::Noted { connection, .. }
+            | Then::OwnerFound { connection, .. } => {
                 self.hang_up(moment, connection);
             }
             Then::LookedUp { connection, number, .. } => {
@@ -326,8 +339,7 @@ impl Heart {
 
 fn standing(renewed: Renewed) -> HoldStanding {
     match renewed {
-        Renewed::Held { cancel: false, .. } => HoldStanding::Held,
-        Renewed::Held { cancel: true, .. } => HoldStanding::HeldCancelled,
+        Renewed::Held { cancel, exclusive, .. } => HoldStanding::Held { cancelled: cancel, exclusive },
         Renewed::Lost => HoldStanding::Lost,
     }
 }

@@ -11,7 +11,7 @@ use schedule::upkeep::{self, Upkeep};
 use store::Enlist;
 
 use super::super::call::Call;
-use super::super::event::{Told, answer_word};
+use super::super::event::{LeaveAnswer, Message, Told, answer_word};
 use super::super::laws::bind_undone::{Acknowledged, Changes};
 use super::super::mutation::Mutation;
 use super::super::outside::Declared;
@@ -19,7 +19,7 @@ use super::super::setup::{LEASE_MAX, LEASE_MIN, Setup};
 use super::sessions::Sessions;
 use super::strays::Strays;
 use super::{Moment, Then};
-use crate::net::ConnectionId;
+use crate::net::{ConnectionId, Side};
 use crate::rng::Rng;
 
 /// How often a server looks for work that another one made available.
@@ -59,6 +59,8 @@ pub(super) struct Waiting {
     /// Of the heartbeat.
     pub(super) number: u64,
     pub(super) changes: Changes,
+    /// It waits on a connection of its own.
+    pub(super) is_call: bool,
 }
 
 /// What is still to be read from the store after a start.
@@ -94,7 +96,7 @@ impl Heart {
             registry_id,
             dispatcher: Dispatcher::new(),
             upkeep: Upkeep::new(),
-            sessions: Sessions::default(),
+            sessions: Sessions::new(setup.mutation),
             generation,
             tickets: BTreeMap::new(),
             next_ticket: 0,
@@ -173,7 +175,7 @@ impl Heart {
                     moment.outside.judge(self.acknowledged.check(&key, &self.registry));
                 }
                 if let Some(connection) = waiting.connection {
-                    self.release_credits(moment.now, connection, &key);
+                    self.release_credits(moment, connection, &key);
                     let heartbeat = Some((waiting.number, answer));
                     self.send(moment, connection, Told { heartbeat, ..Told::default() });
                 }
@@ -186,7 +188,7 @@ impl Heart {
             Output::Succeed { former, key, holds } => {
                 moment.call(Call::Succeed { former, key: key.clone(), holds }, Then::Succeeded(key));
             }
-            Output::Retire { key, end, counted } => {
+            Output::Retire { key, end, counted, .. } => {
                 moment.call(Call::Retire { key: key.clone(), end }, Then::Retired { key, counted });
             }
             Output::Check { key, holds } => {
@@ -204,11 +206,30 @@ impl Heart {
             }
             Output::Ended { key, end } => self.ended(moment, key, end),
             Output::LeaveDone { ticket } => {
-                if let Some(connection) = self.tickets.remove(&ticket).and_then(|waiting| waiting.connection)
-                {
+                let Some(waiting) = self.tickets.remove(&ticket) else { return };
+                let Some(connection) = waiting.connection else { return };
+                if waiting.is_call {
+                    let answer = Message::LeaveAnswered(LeaveAnswer::Taken);
+                    moment.outside.send(connection, Side::Acceptor, answer);
+                } else {
                     self.send(moment, connection, Told { left: true, ..Told::default() });
                 }
             }
+            Output::LateWord { .. } => {}
+        }
+    }
+
+    /// A worker has this lease: it may be given work of other queues than before, perhaps.
+    pub(super) fn note_leased(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        lease: Duration,
+    ) {
+        if let Some(session) = self.sessions.note_leased(connection, lease) {
+            let queues = session.open_queues(&moment.outside.setup.exclusive);
+            let serves = dispatch::Input::Serves { session: session.id, queues };
+            self.dispatcher.handle(moment.now, serves);
         }
     }
 

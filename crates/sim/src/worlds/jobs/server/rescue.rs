@@ -44,6 +44,7 @@ impl Heart {
                 holder: row.holder.clone(),
                 registry: row.registry,
                 beats_itself: row.beats_itself,
+                exclusive: row.exclusive,
                 pings: false,
                 unreachable_for: None,
             })

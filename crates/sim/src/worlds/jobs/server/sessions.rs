@@ -4,10 +4,14 @@
 //! that was held up may come after that of a newer connection. So none displaces another; each goes when it is closed.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use model::{Nonce, WorkerKey};
+use lease::clock_rule::fits_exclusive;
+use lease::message::Profile;
+use model::{Nonce, QueueName, WorkerKey};
 use schedule::dispatch::SessionId;
 
+use super::super::mutation::Mutation;
 use crate::net::ConnectionId;
 
 /// One worker's stream.
@@ -17,8 +21,24 @@ pub(super) struct Session {
     pub(super) connection: ConnectionId,
     pub(super) key: WorkerKey,
     pub(super) nonce: Nonce,
+    profile: Profile,
+    /// It can stop a job for certain, and its lease is long enough for that.
+    is_fit: bool,
     /// Free slots of a worker that our registry does not have as alive: nothing is claimed for it yet.
     held_back: u32,
+}
+
+impl Session {
+    /// Whether it may be given exclusive jobs.
+    pub(super) fn is_fit(&self) -> bool {
+        self.is_fit
+    }
+
+    /// Those of its queues that it may be given jobs of.
+    pub(super) fn open_queues(&self, exclusive: &[QueueName]) -> Vec<QueueName> {
+        let is_open = |queue: &&QueueName| self.is_fit || !exclusive.contains(queue);
+        self.profile.queues.iter().filter(is_open).cloned().collect()
+    }
 }
 
 /// All streams of one life of a server.
@@ -28,17 +48,37 @@ pub(super) struct Sessions {
     by_id: BTreeMap<SessionId, ConnectionId>,
     by_key: BTreeMap<WorkerKey, Vec<ConnectionId>>,
     opened: u64,
+    takes_everyone: bool,
 }
 
 impl Sessions {
-    /// A worker said hello: its session.
-    pub(super) fn open(&mut self, connection: ConnectionId, key: WorkerKey, nonce: Nonce) -> SessionId {
+    pub(super) fn new(mutation: Option<Mutation>) -> Self {
+        Sessions { takes_everyone: mutation == Some(Mutation::EveryoneIsFit), ..Sessions::default() }
+    }
+
+    /// A worker said hello: its session. It is not fit for exclusive jobs before it has a lease.
+    pub(super) fn open(
+        &mut self,
+        connection: ConnectionId,
+        key: WorkerKey,
+        nonce: Nonce,
+        profile: Profile,
+    ) -> &Session {
         self.opened += 1;
         let id = SessionId(self.opened);
         self.by_id.insert(id, connection);
         self.by_key.entry(key.clone()).or_default().push(connection);
-        self.by_connection.insert(connection, Session { id, connection, key, nonce, held_back: 0 });
-        id
+        let session = Session { id, connection, key, nonce, profile, is_fit: false, held_back: 0 };
+        self.by_connection.entry(connection).insert_entry(session).into_mut()
+    }
+
+    /// The worker of this connection was granted this lease: its session, if that makes it fit or unfit.
+    pub(super) fn note_leased(&mut self, connection: ConnectionId, lease: Duration) -> Option<&Session> {
+        let session = self.by_connection.get_mut(&connection)?;
+        let fits = session.profile.stop_within.is_some_and(|within| fits_exclusive(lease, within));
+        let is_fit = fits || self.takes_everyone;
+        let was_fit = std::mem::replace(&mut session.is_fit, is_fit);
+        (is_fit != was_fit).then_some(session)
     }
 
     /// The connection is gone.

@@ -1,9 +1,9 @@
 //! What workers, clients and operators say to a server, and how it answers them.
 
 use lease::ledger::Transmit;
-use lease::message::Heartbeat;
+use lease::message::{Heartbeat, Leave};
 use lease::registry::{self, Ticket, WorkerState};
-use model::{Hold, Instant, WorkerKey};
+use model::{Hold, Nonce, WorkerKey};
 use schedule::dispatch;
 use store::Progress;
 
@@ -66,7 +66,7 @@ impl Heart {
     ) {
         let now = moment.now;
         let changes = Changes::of(&beat);
-        let ticket = self.ticket(Waiting { connection: Some(connection), number, changes });
+        let ticket = self.ticket(Waiting { connection: Some(connection), number, changes, is_call: false });
         let key = beat.key.clone();
         let with_wrong_token = self.registry.worker(&key).filter(|view| beat.token != Some(view.token));
         let stalls = self.registry.stalls();
@@ -82,9 +82,11 @@ impl Heart {
 
     fn hear_worker(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId, message: Message) {
         match message {
-            Message::Hello { key, nonce, queues } => {
-                let session = self.sessions.open(connection, key, nonce);
-                self.dispatcher.handle(moment.now, dispatch::Input::Joined { session, queues });
+            Message::Hello { key, nonce, profile } => {
+                let session = self.sessions.open(connection, key, nonce, profile);
+                let queues = session.open_queues(&moment.outside.setup.exclusive);
+                let joined = dispatch::Input::Joined { session: session.id, queues };
+                self.dispatcher.handle(moment.now, joined);
                 let welcome = Message::Welcome { generation: self.generation };
                 moment.outside.send(connection, Side::Acceptor, welcome);
             }
@@ -93,7 +95,17 @@ impl Heart {
                     self.hear_frame(moment, &session, *said);
                 }
             }
-            Message::Welcome { .. } | Message::Told(_) => unreachable!("servers say that"),
+            Message::Leave { key, nonce, leave } => {
+                // Whom this registry does not know may belong to another one.
+                if self.registry.worker(&key).is_some() {
+                    return self.take_leave(moment, connection, key, nonce, leave);
+                }
+                let call = Call::Worker(key.clone());
+                moment.call(call, Then::OwnerFound { connection, key, nonce, leave });
+            }
+            Message::Welcome { .. } | Message::Told(_) | Message::LeaveAnswered(_) => {
+                unreachable!("servers say that")
+            }
         }
     }
 
@@ -106,7 +118,7 @@ impl Heart {
             self.dispatcher.handle(now, dispatch::Input::Left { session: id });
         } else if said.credits > 0 {
             self.sessions.hold_back(connection, said.credits);
-            self.release_credits(now, connection, key);
+            self.release_credits(moment, connection, key);
         }
         if !said.notes.is_empty() {
             let holds = said.notes.iter().map(|(hold, _)| *hold).collect();
@@ -134,18 +146,42 @@ impl Heart {
         }
         if let Some(leave) = said.leave {
             let ticket = self.ticket(Waiting { connection: Some(connection), ..Waiting::default() });
-            let (key, nonce, all_stopped) = (leave.key, Some(leave.nonce), leave.all_stopped);
-            self.registry.handle(now, registry::Input::Leave { ticket, key, nonce, all_stopped });
+            let words = Leave { all_stopped: leave.all_stopped, ..Leave::default() };
+            let (key, nonce) = (leave.key, Some(leave.nonce));
+            self.registry.handle(now, registry::Input::Leave { ticket, key, nonce, leave: words });
         }
     }
 
-    /// Only a worker that our registry has as alive is given jobs: another one's we could not vouch for.
-    pub(super) fn release_credits(&mut self, now: Instant, connection: ConnectionId, key: &WorkerKey) {
-        let state = self.registry.worker(key).map(|view| view.state);
-        if matches!(state, Some(WorkerState::Active | WorkerState::Unsynced))
-            && let Some((session, add)) = self.sessions.release(connection).filter(|(_, add)| *add > 0)
-        {
-            self.dispatcher.handle(now, dispatch::Input::Credits { session, add });
+    /// A leave by a call of its own, of a worker that this registry may judge.
+    pub(super) fn take_leave(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        key: WorkerKey,
+        nonce: Nonce,
+        leave: Leave,
+    ) {
+        let waiting = Waiting { connection: Some(connection), is_call: true, ..Waiting::default() };
+        let ticket = self.ticket(waiting);
+        let nonce = Some(nonce);
+        self.registry.handle(moment.now, registry::Input::Leave { ticket, key, nonce, leave });
+    }
+
+    /// Only a worker that our registry has as alive is given jobs: another one's we could not vouch for. Servers wait for
+    /// a heartbeat on the very stream; here its lease is believed before, so that starts cross with what it says next.
+    pub(super) fn release_credits(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        key: &WorkerKey,
+    ) {
+        let Some(view) = self.registry.worker(key) else { return };
+        if !matches!(view.state, WorkerState::Active | WorkerState::Unsynced) {
+            return;
+        }
+        self.note_leased(moment, connection, view.lease);
+        if let Some((session, add)) = self.sessions.release(connection).filter(|(_, add)| *add > 0) {
+            self.dispatcher.handle(moment.now, dispatch::Input::Credits { session, add });
         }
     }
 

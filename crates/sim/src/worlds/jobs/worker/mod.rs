@@ -1,17 +1,21 @@
 //! A worker: the process, and the session that lives and dies with it.
 
+mod guard;
 mod handlers;
 mod link;
+mod partings;
 mod session;
 
-pub(super) use self::handlers::HandlerNews;
+pub(super) use self::handlers::{End, HandlerNews};
 use self::session::Session;
 
+use lease::guardian::FamilyId;
 use model::{Hold, Nonce, WorkerKey};
 
 use super::event::{Event, Message};
+use super::guardian::GuardianId;
 use super::outside::Outside;
-use super::setup::{DOWN_MAX, worker_node};
+use super::setup::{DOWN_MAX, Guard, worker_node};
 use crate::clock::DriftingClock;
 use crate::net::{ConnectionId, Node};
 use crate::process::{Next, Process};
@@ -26,8 +30,19 @@ pub(super) enum WorkerInput {
     Broken(ConnectionId),
     /// A handler has something to say.
     Handler(Hold, HandlerNews),
+    /// The guardian says something, or is gone.
+    Guardian(GuardianNews),
     /// SIGTERM.
     Drain,
+}
+
+/// What a worker hears of its guardian.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum GuardianNews {
+    /// A family is gone for certain, or was never started; how it ended.
+    Ended(FamilyId, End),
+    /// The guardian's process is gone.
+    Lost,
 }
 
 /// A worker process.
@@ -60,16 +75,21 @@ impl Worker {
         outside.books.drew_key(&key, self.index, self.process.life());
         outside.tell(|| format!("worker {} starts as {key}", self.index));
         let nonce = Nonce::new(self.rng.bits());
-        self.session = Some(Box::new(Session::new(self.index, key, nonce, &outside.setup)));
+        let guardian = self.guardian_id(outside);
+        self.session = Some(Box::new(Session::new(self.index, key, nonce, guardian, outside)));
         self.turn(outside);
     }
 
+    /// The process is gone, with everything that ran inside it. The kernel tells its guardian.
     pub(super) fn crash(&mut self, outside: &mut Outside<'_>) {
-        if let Some(session) = &self.session {
+        if let Some(session) = self.session.take() {
             outside.books.key_mut(session.key()).died_at = Some(outside.now);
+            session.die(outside);
         }
         self.process.crash();
-        self.session = None;
+        if let Some(guardian) = self.guardian_id(outside) {
+            outside.report_death(guardian);
+        }
     }
 
     /// One turn: deadlines come first, so that a process that was stopped finds out what it lost before it starts
@@ -88,11 +108,15 @@ impl Worker {
         };
         session.handle_deadline(&mut moment);
         let mut handled = 0;
-        while let Some(input) = self.process.take() {
+        while !session.is_gone()
+            && let Some(input) = self.process.take()
+        {
             handled += 1;
             session.hear(&mut moment, input);
         }
-        session.transmit(&mut moment);
+        if !session.is_gone() {
+            session.transmit(&mut moment);
+        }
         if session.is_gone() {
             return self.exit(outside);
         }
@@ -118,12 +142,18 @@ impl Worker {
         worker_node(self.index)
     }
 
+    /// The guardian of its present life, if it has one.
+    pub(super) fn guardian_id(&self, outside: &Outside<'_>) -> Option<GuardianId> {
+        let is_guarded = outside.setup.workers[self.index].guard != Guard::Nobody;
+        is_guarded.then(|| GuardianId { worker: self.index, life: self.process.life() })
+    }
+
     /// The present key.
     pub(super) fn key(&self) -> Option<&WorkerKey> {
         self.session.as_ref().map(|session| session.key())
     }
 
-    /// It has left and ends by itself; somebody starts it again.
+    /// It has left, or cannot go on, and ends by itself; somebody starts it again.
     fn exit(&mut self, outside: &mut Outside<'_>) {
         outside.tell(|| format!("worker {} exits", self.index));
         self.crash(outside);

@@ -1,21 +1,27 @@
 //! The driver of a ledger: connection, handlers and clock in; frames and handlers out.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use lease::ledger::{self, KeyEnd, Ledger, Transmit};
+use lease::guardian::Order;
+use lease::ledger::{self, Ended, KeyEnd, Ledger, Transmit};
 use lease::message::{Answer, Profile};
-use model::{Instant, Nonce, WorkerKey};
+use model::{Hold, Instant, Nonce, WorkerKey};
 
+use super::super::books::shown as shown_hold;
 use super::super::event::{Message, Told};
+use super::super::guardian::GuardianId;
 use super::super::laws::key_used_after_lapse::Proof;
-use super::super::laws::started_twice_under_one_fence;
+use super::super::laws::{exclusive_to_the_unfit, started_twice_under_one_fence};
 use super::super::mutation::Mutation;
-use super::super::outside::{Declared, Outside};
-use super::super::setup::{KILL_WAIT, LEASE_MIN, Setup, server_node, worker_node};
+use super::super::outside::{Death, Declared, Outside};
+use super::super::setup::{LEASE_MIN, server_node, worker_node};
+use super::guard::Guard;
 use super::handlers::{HandlerNews, Handlers};
 use super::link::Link;
-use super::{WorkerInput, draw_key};
+use super::partings::Partings;
+use super::{GuardianNews, WorkerInput, draw_key};
 use crate::clock::DriftingClock;
 use crate::net::{ConnectionId, Side};
 use crate::rng::Rng;
@@ -26,8 +32,15 @@ const GRACE_MAX: Duration = Duration::from_secs(10);
 pub(super) struct Session {
     index: usize,
     ledger: Ledger,
+    profile: Profile,
     link: Link,
     handlers: Handlers,
+    guard: Guard,
+    /// The jobs that are ours or may become so and of which at most one copy may run.
+    exclusive: BTreeSet<Hold>,
+    partings: Partings,
+    /// When this process ends if the families have not ended with their guardian.
+    doom_at: Option<Instant>,
     /// What we were granted last, or wish for.
     lease: Duration,
     /// The largest of these.
@@ -48,52 +61,82 @@ pub(super) struct Moment<'t, 'a> {
 }
 
 impl Session {
-    pub(super) fn new(index: usize, key: WorkerKey, nonce: Nonce, setup: &Setup) -> Self {
+    pub(super) fn new(
+        index: usize,
+        key: WorkerKey,
+        nonce: Nonce,
+        guardian: Option<GuardianId>,
+        outside: &mut Outside<'_>,
+    ) -> Self {
+        let setup = &outside.setup;
         let worker = &setup.workers[index];
+        let profile = Profile {
+            name: format!("worker {index}"),
+            queues: worker.queues.clone(),
+            slots: worker.slots,
+            version: String::new(),
+            stop_within: worker.stop_within(),
+        };
         let terms = ledger::Terms {
-            profile: Profile {
-                name: format!("worker {index}"),
-                queues: worker.queues.clone(),
-                slots: worker.slots,
-                version: String::new(),
-            },
+            profile: profile.clone(),
             lease: worker.lease,
             rate_error: setup.rate_error(),
-            kill_wait: KILL_WAIT,
+            stopping: worker.stopping,
             report_lost: worker.report_lost,
         };
         let ledger = match setup.mutation.and_then(Mutation::of_ledger) {
             Some(mutation) => Ledger::broken(terms, key, nonce, mutation),
             None => Ledger::new(terms, key, nonce),
         };
-        Session {
+        let stopping = worker.stopping;
+        let mut session = Session {
             index,
             ledger,
+            profile,
             link: Link::new(index),
-            handlers: Handlers::default(),
+            handlers: Handlers::new(index, worker.guard, guardian),
+            guard: Guard::new(guardian),
+            exclusive: BTreeSet::new(),
+            partings: Partings::new(index),
+            doom_at: None,
             lease: worker.lease,
             largest: worker.lease,
             proof: Proof::default(),
             is_gone: false,
-        }
+        };
+        session.guard.tell(outside, Order::Terms(stopping));
+        session.guard.tell_key(outside, &session.ledger);
+        session
     }
 
     pub(super) fn key(&self) -> &WorkerKey {
         self.ledger.key()
     }
 
-    /// The worker has left.
+    /// The worker has left, or must not go on.
     pub(super) fn is_gone(&self) -> bool {
         self.is_gone
     }
 
+    /// The process is dead.
+    pub(super) fn die(mut self, outside: &mut Outside<'_>) {
+        self.handlers.die(outside);
+        self.partings.abandon(outside);
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        self.ledger.next_deadline().into_iter().chain(self.link.next_deadline(self.lease)).min()
+        let ours = [self.link.next_deadline(self.lease), self.partings.next_deadline(), self.doom_at];
+        self.ledger.next_deadline().into_iter().chain(ours.into_iter().flatten()).min()
     }
 
     pub(super) fn handle_deadline(&mut self, moment: &mut Moment<'_, '_>) {
         self.ledger.handle_deadline(moment.now);
         self.carry_out(moment);
+        self.is_gone |= self.doom_at.is_some_and(|at| at <= moment.now);
+        if self.is_gone {
+            return;
+        }
+        self.partings.handle_deadline(moment.outside, moment.now);
         if self.link.gives_up(moment.now, self.lease) {
             self.leave_server(moment);
         }
@@ -104,6 +147,12 @@ impl Session {
 
     pub(super) fn hear(&mut self, moment: &mut Moment<'_, '_>, input: WorkerInput) {
         match input {
+            WorkerInput::Heard(connection, message) if self.partings.has(connection) => {
+                self.partings.heard(moment.outside, moment.now, connection, &message);
+            }
+            WorkerInput::Broken(connection) if self.partings.has(connection) => {
+                self.partings.broken(moment.outside, moment.now, connection);
+            }
             WorkerInput::Heard(connection, message) => {
                 if self.link.heard(moment.now, connection) {
                     self.hear_server(moment, message);
@@ -115,12 +164,12 @@ impl Session {
                 }
             }
             WorkerInput::Handler(hold, HandlerNews::Ends(number, end)) => {
-                if let Some(ended) = self.handlers.ended(hold, number, end) {
+                if let Some(ended) = self.handlers.ended(moment, hold, number, end) {
                     self.input(moment, ledger::Input::Finished { hold, ended });
                 }
             }
             WorkerInput::Handler(hold, HandlerNews::Signs) => {
-                if self.handlers.signed(moment, self.index, hold) {
+                if self.handlers.signed(moment, hold) {
                     let sign = match moment.rng.chance(0.3) {
                         true => ledger::Input::Noted { hold, note: Bytes::from_static(b"half of it") },
                         false => ledger::Input::Beaten { hold },
@@ -128,6 +177,12 @@ impl Session {
                     self.input(moment, sign);
                 }
             }
+            WorkerInput::Guardian(GuardianNews::Ended(family, end)) => {
+                if let Some((hold, ended)) = self.handlers.family_ended(family, end) {
+                    self.input(moment, ledger::Input::Finished { hold, ended });
+                }
+            }
+            WorkerInput::Guardian(GuardianNews::Lost) => self.lose_guardian(moment),
             WorkerInput::Drain => self.drain(moment),
         }
     }
@@ -170,7 +225,7 @@ impl Session {
         match message {
             Message::Welcome { generation } => self.input(moment, ledger::Input::Connected { generation }),
             Message::Told(told) => self.hear_frame(moment, *told),
-            Message::Hello { .. } | Message::Said(_) => unreachable!("workers say that"),
+            _ => unreachable!("servers do not say that on a worker's stream"),
         }
     }
 
@@ -189,6 +244,9 @@ impl Session {
             self.hear_answer(moment, number, answer);
         }
         for grant in told.assignments {
+            if grant.exclusive {
+                self.exclusive.insert(grant.hold);
+            }
             self.input(moment, ledger::Input::Assigned(grant));
         }
         if told.left {
@@ -223,20 +281,34 @@ impl Session {
     /// Does what the ledger asks for.
     fn carry_out(&mut self, moment: &mut Moment<'_, '_>) {
         use ledger::Output;
-        while let Some(output) = self.ledger.poll_output() {
+        self.guard.tell_hold(moment.outside, &self.ledger);
+        while !self.is_gone
+            && let Some(output) = self.ledger.poll_output()
+        {
             match output {
                 Output::Start { hold } => {
                     let key = self.ledger.key();
+                    let exclusive = self.exclusive.contains(&hold);
+                    let can_stop = self.profile.stop_within.is_some();
+                    let verdict = exclusive_to_the_unfit::check(hold, key, can_stop || !exclusive);
+                    moment.outside.judge(verdict);
                     moment.outside.judge(self.proof.check(moment.now, key, "starts a job"));
                     let verdict = started_twice_under_one_fence::check(&mut moment.outside.books, hold, key);
                     moment.outside.judge(verdict);
                     moment.outside.stats.starts += 1;
-                    self.handlers.start(moment, self.index, hold);
+                    self.handlers.start(moment, hold, key, exclusive);
                 }
-                Output::Stop { hold, .. } => self.handlers.stop(moment, self.index, hold),
-                Output::Abort { hold } => self.handlers.abort(moment, self.index, hold),
+                Output::Stop { hold, .. } => self.handlers.stop(moment, hold),
+                Output::Abort { hold } => self.handlers.abort(moment, hold),
+                Output::Doom { hold } => self.doom(moment, hold),
+                Output::Farewell { key, nonce } => {
+                    self.partings.say(moment.outside, moment.now, key, nonce, self.largest);
+                }
                 Output::Refused { .. } => moment.outside.stats.stale_reports += 1,
-                Output::Ended { .. } | Output::Accepted { .. } => {}
+                Output::Ended { hold, .. } => {
+                    self.exclusive.remove(&hold);
+                }
+                Output::Accepted { .. } => {}
                 Output::NewKey { why } => {
                     let key = draw_key(self.index, moment.keys_drawn);
                     moment
@@ -252,6 +324,7 @@ impl Session {
                     if *self.key() == key {
                         self.proof = Proof::default();
                     }
+                    self.guard.tell_key(moment.outside, &self.ledger);
                     self.reopen(moment, self.link.server());
                 }
                 Output::MoveTo { address } => {
@@ -263,9 +336,39 @@ impl Session {
                     self.largest = self.largest.max(lease);
                 }
                 Output::DrainOrdered => self.drain(moment),
-                Output::Gone { .. } => self.is_gone = true,
+                Output::Gone { .. } => {
+                    self.is_gone = true;
+                    if self.handlers.is_empty() {
+                        self.guard.tell(moment.outside, Order::Bye);
+                    }
+                }
             }
         }
+    }
+
+    /// A job cannot be stopped by any other means. If it runs inside, this process ends with it. A family dies with the
+    /// guardian that did not end it; if that helps in time, there is nothing to end this process for.
+    fn doom(&mut self, moment: &mut Moment<'_, '_>, hold: Hold) {
+        let outside = &mut *moment.outside;
+        outside.tell(|| format!("{} cannot end {}", self.ledger.key(), shown_hold(hold)));
+        outside.stats.dooms += 1;
+        if self.handlers.is_family(hold) {
+            let wait = outside.setup.workers[self.index].stopping.safety / 4;
+            self.doom_at.get_or_insert(moment.now + wait);
+            outside.deaths.extend(self.guard.guardian().map(Death::OfGuardian));
+        } else {
+            self.is_gone = true;
+        }
+    }
+
+    /// The guardian is gone, and all families with it: nothing can be stopped for certain any more, so this worker ends.
+    fn lose_guardian(&mut self, moment: &mut Moment<'_, '_>) {
+        self.doom_at = None;
+        for hold in self.handlers.guardian_lost() {
+            self.input(moment, ledger::Input::Finished { hold, ended: Ended::Aborted });
+        }
+        let grace = moment.outside.setup.workers[self.index].stopping.kill_wait;
+        self.input(moment, ledger::Input::Drain { grace });
     }
 
     fn drain(&mut self, moment: &mut Moment<'_, '_>) {
@@ -276,8 +379,8 @@ impl Session {
 
     fn open(&mut self, moment: &mut Moment<'_, '_>, server: usize) {
         let connection = moment.outside.open(worker_node(self.index), server_node(server));
-        let queues = moment.outside.setup.workers[self.index].queues.clone();
-        let hello = Message::Hello { key: self.key().clone(), nonce: self.ledger.nonce(), queues };
+        let profile = self.profile.clone();
+        let hello = Message::Hello { key: self.key().clone(), nonce: self.ledger.nonce(), profile };
         moment.outside.send(connection, Side::Opener, hello);
         self.link.opening(moment.now, connection);
     }

@@ -1,0 +1,168 @@
+//! A registry's rules, as short as they can be told, and the rows of the jobs it gave away.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::super::*;
+use crate::clock_rule;
+use crate::digest::Digest;
+use crate::message::{Change, InactiveReason};
+use model::HolderEnd;
+
+/// A worker as the registry knows it.
+struct Entity {
+    token: Option<Token>,
+    expires: Instant,
+    bound: BTreeSet<Hold>,
+    applied: u64,
+    end: Option<HolderEnd>,
+}
+
+/// Whose a job is.
+pub(super) struct Row {
+    pub(super) holder: WorkerKey,
+    pub(super) exclusive: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Desk {
+    entities: BTreeMap<WorkerKey, Entity>,
+    /// Every job that runs, as far as anyone can know.
+    pub(super) rows: BTreeMap<Hold, Row>,
+    /// Exclusive claims that others may run by now.
+    pub(super) handed_over: BTreeSet<Hold>,
+    tokens: u64,
+}
+
+impl Desk {
+    /// The registry's clock: what is over is taken back.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let over: Vec<WorkerKey> = self
+            .entities
+            .iter()
+            .filter(|(_, entity)| entity.expires <= now)
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in over {
+            self.entities.get_mut(&key).expect("it is known").end.get_or_insert(HolderEnd::Expired);
+            self.take_back(&key, |_| true);
+        }
+    }
+
+    /// Its ordinary jobs are taken away at once, its exclusive ones when they have stopped.
+    pub(super) fn kick(&mut self, key: &WorkerKey) {
+        if let Some(entity) = self.entities.get_mut(key) {
+            entity.end.get_or_insert(HolderEnd::Kicked);
+            self.take_back(key, |row| !row.exclusive);
+        }
+    }
+
+    /// Nothing of this key runs any more, it says.
+    pub(super) fn leave(&mut self, key: &WorkerKey) {
+        self.take_back(key, |_| true);
+    }
+
+    fn take_back(&mut self, key: &WorkerKey, applies: impl Fn(&Row) -> bool) {
+        let rows = self.rows.iter().filter(|(_, row)| row.holder == *key && applies(row));
+        for hold in rows.map(|(hold, _)| *hold).collect::<Vec<_>>() {
+            self.rows.remove(&hold);
+            self.handed_over.insert(hold);
+        }
+    }
+
+    /// The end of a job, in its worker's words.
+    pub(super) fn report(&mut self, key: &WorkerKey, hold: Hold) -> ReportAnswer {
+        if self.is_held(key, hold) {
+            self.rows.remove(&hold);
+            ReportAnswer::Done
+        } else {
+            ReportAnswer::Refused { current: Fence::NONE }
+        }
+    }
+
+    /// Whether an early bind is taken.
+    pub(super) fn bind(&mut self, key: &WorkerKey, bind: Change) -> bool {
+        let is_held = self.is_held(key, bind.hold);
+        let Some(entity) = self.entities.get_mut(key).filter(|entity| entity.end.is_none()) else {
+            return false;
+        };
+        if bind.change > entity.applied {
+            entity.bound.insert(bind.hold);
+        }
+        is_held
+    }
+
+    pub(super) fn beat(&mut self, now: Instant, beat: &Heartbeat) -> Answer {
+        if !self.entities.contains_key(&beat.key) {
+            if beat.token.is_some() {
+                return Answer::Inactive { why: InactiveReason::Unknown };
+            }
+            self.hand_on(beat);
+            let (bound, expires) = (BTreeSet::new(), Instant::ZERO);
+            let entity = Entity { token: None, expires, bound, applied: 0, end: None };
+            self.entities.insert(beat.key.clone(), entity);
+        }
+        self.tokens += 1;
+        let next = Token { generation: GENERATION, sequence: self.tokens };
+        let entity = self.entities.get_mut(&beat.key).expect("it is known by now");
+        if let Some(end) = entity.end {
+            return Answer::Inactive { why: InactiveReason::Ended(end) };
+        }
+        if entity.token != beat.token {
+            let token = entity.token.expect("only a new worker has none");
+            return Answer::Mismatch { token, held: entity.expires > now, resync: false };
+        }
+        entity.token = Some(next);
+        entity.expires = clock_rule::expires(entity.expires, now, LEASE, RateError::DEFAULT);
+        for change in beat.binds.iter().filter(|change| change.change > entity.applied) {
+            entity.bound.insert(change.hold);
+        }
+        for change in beat.unbinds.iter().filter(|change| change.change > entity.applied) {
+            entity.bound.remove(&change.hold);
+        }
+        if let Some(full) = &beat.full {
+            entity.bound = full.iter().copied().collect();
+        }
+        entity.applied = beat.change;
+        let resync = beat.digest != entity.bound.iter().copied().collect::<Digest>();
+        assert!(!resync, "whatever is acknowledged was applied, so the sets are always the same");
+        let bound: Vec<Hold> = entity.bound.iter().copied().collect();
+        let lost = bound.into_iter().filter(|hold| !self.is_held(&beat.key, *hold));
+        let stops = lost.map(|hold| Stop { hold, reason: StopOrder::Lost }).collect();
+        Answer::Ok(Ack { token: next, lease: LEASE, stops, resync, drain: false })
+    }
+
+    /// What a lapsed key still holds moves to its successor; what that does not name is taken back.
+    fn hand_on(&mut self, beat: &Heartbeat) {
+        let Some(former) = &beat.former else { return };
+        let Some(entity) = self.entities.get_mut(&former.key).filter(|entity| entity.end.is_none()) else {
+            return;
+        };
+        entity.end = Some(HolderEnd::Succeeded);
+        for (hold, row) in &mut self.rows {
+            if row.holder == former.key && beat.full.as_ref().is_some_and(|full| full.contains(hold)) {
+                row.holder = beat.key.clone();
+            }
+        }
+        self.take_back(&former.key, |_| true);
+    }
+
+    fn is_held(&self, key: &WorkerKey, hold: Hold) -> bool {
+        self.rows.get(&hold).is_some_and(|row| row.holder == *key)
+    }
+
+    pub(super) fn is_alive(&self, key: &WorkerKey) -> bool {
+        self.entities.get(key).is_some_and(|entity| entity.end.is_none())
+    }
+
+    pub(super) fn expires(&self, key: &WorkerKey) -> Instant {
+        self.entities[key].expires
+    }
+
+    pub(super) fn end(&self, key: &WorkerKey) -> Option<HolderEnd> {
+        self.entities[key].end
+    }
+
+    pub(super) fn has_bound(&self, key: &WorkerKey) -> bool {
+        !self.entities[key].bound.is_empty()
+    }
+}

@@ -1,0 +1,48 @@
+//! Which queues are exclusive, and who may serve them.
+//!
+//! The store refuses to give exclusive jobs to those who cannot stop them; this copy of its settings is there so that they
+//! do not even ask, and their empty hands are not taken for an empty queue.
+
+use std::collections::BTreeSet;
+use std::sync::{PoisonError, RwLock};
+
+use model::QueueName;
+use store::QueueStats;
+
+use crate::sessions::Session;
+
+/// The exclusive queues, by name.
+#[derive(Debug, Default)]
+pub(crate) struct ExclusiveQueues {
+    names: RwLock<BTreeSet<QueueName>>,
+}
+
+impl ExclusiveQueues {
+    /// What the store says of all queues.
+    pub(crate) fn load(&self, queues: &[QueueStats]) {
+        let exclusive = queues.iter().filter(|queue| queue.settings.exclusive);
+        let names = exclusive.map(|queue| queue.queue.clone()).collect();
+        *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// A queue was set.
+    pub(crate) fn set(&self, queue: &QueueName, exclusive: bool) {
+        let mut names = self.names.write().unwrap_or_else(PoisonError::into_inner);
+        if exclusive {
+            names.insert(queue.clone());
+        } else {
+            names.remove(queue);
+        }
+    }
+
+    pub(crate) fn contains(&self, queue: &QueueName) -> bool {
+        self.names.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
+    }
+
+    /// Those of a session's queues that it may be given jobs of.
+    pub(crate) fn open_to(&self, session: &Session) -> Vec<QueueName> {
+        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |queue: &&QueueName| session.is_fit() || !names.contains(*queue);
+        session.profile.queues.iter().filter(is_open).cloned().collect()
+    }
+}

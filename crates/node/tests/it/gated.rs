@@ -1,0 +1,103 @@
+//! A store whose calls a test can hold up, fail and count.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use clock::SystemClock;
+use model::{
+    Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report, WorkerKey,
+};
+use store::{
+    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
+    Finished, JobFilter, JobStore, KnownWorker, MemoryStore, Page, Progress, Promoted, QueueStats, Reaped,
+    Redriven, Renewed, Retention, Selection, StoreError,
+};
+use tokio::sync::Semaphore;
+
+/// A store in which some calls wait at gates, which let so many through.
+pub(crate) struct Gated {
+    pub(crate) inner: MemoryStore,
+    /// Reports wait here.
+    pub(crate) reports: Semaphore,
+    /// Ends of holders wait here.
+    pub(crate) ends: Semaphore,
+    /// So many reports fail before one is taken.
+    pub(crate) failures: AtomicU32,
+    /// How often rows were looked for whose lease is over.
+    pub(crate) looks: AtomicU32,
+}
+
+impl Gated {
+    /// All gates wide open.
+    pub(crate) fn new() -> Gated {
+        Gated {
+            inner: MemoryStore::new(Arc::new(SystemClock)),
+            reports: Semaphore::new(Semaphore::MAX_PERMITS),
+            ends: Semaphore::new(Semaphore::MAX_PERMITS),
+            failures: AtomicU32::new(0),
+            looks: AtomicU32::new(0),
+        }
+    }
+}
+
+async fn pass(gate: &Semaphore) {
+    gate.acquire().await.expect("no gate is closed for good").forget();
+}
+
+macro_rules! gated {
+    ($(fn $verb:ident($($arg:ident: $type:ty),*) -> $answer:ty;)*) => {
+        #[async_trait]
+        impl JobStore for Gated {
+            async fn finish(&self, holder: &WorkerKey, reports: Vec<Report>) -> Result<Vec<Finished>, StoreError> {
+                if self.failures.load(Ordering::SeqCst) > 0 {
+                    self.failures.fetch_sub(1, Ordering::SeqCst);
+                    return Err(StoreError::Unavailable("the disk is full".to_owned()));
+                }
+                pass(&self.reports).await;
+                self.inner.finish(holder, reports).await
+            }
+
+            async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError> {
+                pass(&self.ends).await;
+                self.inner.retire(holder, end).await
+            }
+
+            async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError> {
+                self.looks.fetch_add(1, Ordering::SeqCst);
+                self.inner.expired(limit).await
+            }
+
+            $(async fn $verb(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
+                self.inner.$verb($($arg),*).await
+            })*
+        }
+    };
+}
+
+gated! {
+    fn enqueue(batch: EnqueueBatch) -> EnqueueAnswer;
+    fn promote(limit: usize) -> Promoted;
+    fn claim(claim: Claim) -> Vec<Claimed>;
+    fn renew(holder: &WorkerKey, holds: Vec<Hold>, lease: Duration) -> Vec<Renewed>;
+    fn progress(holder: &WorkerKey, notes: Vec<Progress>) -> Vec<bool>;
+    fn reap(seen: Vec<Expired>) -> Vec<Reaped>;
+    fn push(seen: Vec<Expired>, by: Duration) -> u64;
+    fn enlist(workers: Vec<Enlist>) -> Vec<EnlistAnswer>;
+    fn roster(registry: Option<RegistryId>) -> Vec<Enlist>;
+    fn worker(key: &WorkerKey) -> Option<KnownWorker>;
+    fn readmit(holder: &WorkerKey) -> ();
+    fn succeed(former: &WorkerKey, successor: &WorkerKey, holds: Vec<Hold>) -> Vec<bool>;
+    fn reap_holder(holder: &WorkerKey, counted: bool) -> Vec<Reaped>;
+    fn extend_leases(by: Duration) -> u64;
+    fn cancel(ids: Vec<JobId>) -> Vec<Cancelled>;
+    fn redrive(selection: Selection, limit: usize) -> Vec<(JobId, Redriven)>;
+    fn purge(retention: Retention, limit: usize) -> u64;
+    fn set_queue(queue: &QueueName, patch: QueuePatch) -> QueueSettings;
+    fn get(id: JobId) -> Option<Job>;
+    fn list(filter: JobFilter, page: Page) -> Vec<Job>;
+    fn stats() -> Vec<QueueStats>;
+    fn deadlines() -> Deadlines;
+    fn check() -> ();
+}

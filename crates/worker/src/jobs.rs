@@ -1,0 +1,192 @@
+//! The jobs in hand: those that wait for their start, and those that run, each with the way to stop and to end it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use lease::ledger::{Grant, StopReason};
+use model::Hold;
+use rpc::wire;
+use tokio::task::AbortHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::JobContext;
+use crate::exec::ExecTerms;
+use crate::guard::Guard;
+use crate::handler::{self, Handler, Handlers};
+use crate::home::{Home, JobEvent};
+
+/// Every job of a session that has not ended.
+pub(crate) struct Jobs {
+    handlers: Handlers,
+    home: Arc<Home>,
+    kill_wait: Duration,
+    /// The assignment that is being handed in just now.
+    arrived: Option<Assigned>,
+    /// Exclusive ones, which start only when their bind is acknowledged.
+    waiting: HashMap<Hold, Assigned>,
+    running: HashMap<Hold, Running>,
+}
+
+/// A job as it came.
+pub(crate) struct Assigned {
+    pub(crate) grant: Grant,
+    pub(crate) assignment: wire::Assignment,
+}
+
+struct Running {
+    context: JobContext,
+    place: Place,
+}
+
+/// Where a job runs, and how to end it there.
+enum Place {
+    /// In a task of this process.
+    Inside(AbortHandle),
+    /// In a process of its own. The task that waits for its end is never aborted: it ends when the whole family has.
+    Family {
+        /// Kills the family.
+        abort: CancellationToken,
+        /// Fires when nobody of it is left.
+        gone: CancellationToken,
+    },
+}
+
+impl Jobs {
+    pub(crate) fn new(handlers: Handlers, home: Arc<Home>, kill_wait: Duration) -> Self {
+        Jobs { handlers, home, kill_wait, arrived: None, waiting: HashMap::new(), running: HashMap::new() }
+    }
+
+    /// How often the handler of this kind must say that it gets on.
+    pub(crate) fn heartbeat_timeout(&self, kind: &str) -> Option<Duration> {
+        self.handlers.heartbeat_timeout(kind)
+    }
+
+    /// A job was assigned; the ledger is about to say what becomes of it.
+    pub(crate) fn arrive(&mut self, assigned: Assigned) {
+        self.arrived = Some(assigned);
+    }
+
+    /// The ledger has said all it has to say about the job that arrived. An exclusive one waits for its start now, if
+    /// `is_held` says so: a job that was refused without a word never starts.
+    pub(crate) fn settle(&mut self, is_held: impl FnOnce(Hold) -> bool) {
+        if let Some(assigned) = self.arrived.take()
+            && assigned.grant.exclusive
+            && is_held(assigned.grant.hold)
+        {
+            self.waiting.insert(assigned.grant.hold, assigned);
+        }
+    }
+
+    /// Takes the job that is to start now, or never.
+    pub(crate) fn take(&mut self, hold: Hold) -> Option<Assigned> {
+        self.arrived.take_if(|assigned| assigned.grant.hold == hold).or_else(|| self.waiting.remove(&hold))
+    }
+
+    /// Starts the handler of a job.
+    pub(crate) fn start(&mut self, assigned: Assigned, guard: &Guard) {
+        let Assigned { grant, mut assignment } = assigned;
+        let hold = grant.hold;
+        let Some(handler) = self.handlers.find(&assignment.kind).cloned() else {
+            let ended = handler::unhandled(&assignment.kind);
+            let _ = self.home.events.send(JobEvent::Finished { hold, ended });
+            return;
+        };
+        let payload = std::mem::take(&mut assignment.payload);
+        let context = JobContext::new(&grant, assignment, Arc::clone(&self.home));
+        let place = self.spawn(handler, context.clone(), payload, guard);
+        self.running.insert(hold, Running { context, place });
+    }
+
+    /// Fires the job's cancellation token.
+    pub(crate) fn stop(&self, hold: Hold, reason: StopReason) {
+        if let Some(job) = self.running.get(&hold) {
+            job.context.stop(reason);
+        }
+    }
+
+    /// Ends the job.
+    pub(crate) fn abort(&self, hold: Hold) {
+        if let Some(job) = self.running.get(&hold) {
+            job.place.abort();
+        }
+    }
+
+    /// Ends them all.
+    pub(crate) fn abort_all(&self) {
+        for job in self.running.values() {
+            job.place.abort();
+        }
+    }
+
+    /// The job has ended.
+    pub(crate) fn remove(&mut self, hold: Hold) {
+        self.running.remove(&hold);
+    }
+
+    /// What runs for this job.
+    pub(crate) fn context(&self, hold: Hold) -> Option<&JobContext> {
+        self.running.get(&hold).map(|job| &job.context)
+    }
+
+    /// Fires when nobody of the job's family is left, if it is one.
+    pub(crate) fn family_gone(&self, hold: Hold) -> Option<CancellationToken> {
+        match &self.running.get(&hold)?.place {
+            Place::Family { gone, .. } => Some(gone.clone()),
+            Place::Inside(_) => None,
+        }
+    }
+
+    /// How many run.
+    pub(crate) fn running(&self) -> usize {
+        self.running.len()
+    }
+
+    fn spawn(&self, handler: Handler, context: JobContext, payload: Bytes, guard: &Guard) -> Place {
+        let events = self.home.events.clone();
+        match handler {
+            Handler::Inside(inside) => {
+                let entry = context.is_exclusive().then(|| guard.enter());
+                let run = inside.run(context, payload, events);
+                let task = tokio::spawn(async move {
+                    let _entry = entry;
+                    run.await;
+                });
+                Place::Inside(task.abort_handle())
+            }
+            Handler::Exec(runner) => {
+                let (abort, gone) = (CancellationToken::new(), CancellationToken::new());
+                let is_gone = gone.clone();
+                let terms = ExecTerms {
+                    guardian: guard.guardian().expect("no command is taken without a guardian").clone(),
+                    kill_wait: self.kill_wait,
+                    abort: abort.clone(),
+                };
+                tokio::spawn(async move {
+                    let hold = context.hold();
+                    let ended = runner.run(terms, context, payload).await;
+                    is_gone.cancel();
+                    let _ = events.send(JobEvent::Finished { hold, ended });
+                });
+                Place::Family { abort, gone }
+            }
+        }
+    }
+}
+
+/// A session that is dropped takes its jobs with it: nobody would stop them in time.
+impl Drop for Jobs {
+    fn drop(&mut self) {
+        self.abort_all();
+    }
+}
+
+impl Place {
+    fn abort(&self) {
+        match self {
+            Place::Inside(task) => task.abort(),
+            Place::Family { abort, .. } => abort.cancel(),
+        }
+    }
+}

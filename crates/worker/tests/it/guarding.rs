@@ -1,0 +1,192 @@
+//! Worker and guardian: whoever of the two comes to a bad end, nothing goes on unguarded.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use worker::WorkerEvent;
+use worker::guardian::Guardian;
+
+use crate::fifo::{Fifo, all_gone};
+use crate::support::{ScriptedServer, Stream, assignment, exclusive, patiently};
+use crate::worker::{Running, builder, guardian};
+
+#[tokio::test]
+async fn a_worker_whose_guardian_is_gone_ends_and_hands_back_what_has_ended() {
+    let (mut server, fifo) = (ScriptedServer::start().await, Fifo::new());
+    let runner = fifo.shell("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & wait");
+    let guardian = guardian();
+    let guardian_pid = pid(guardian.pid());
+    let mut worker = Running::start(builder(&server.url).exec("work", runner).guardian(guardian));
+    let (_, mut stream) = server.register().await;
+    stream.assign(assignment(1, 7)).await;
+    let (_, reader) = fifo.first_line().await;
+    kill_process(guardian_pid, Signal::KILL).expect("it runs");
+    worker.event(|event| matches!(event, WorkerEvent::GuardianLost).then_some(())).await;
+    all_gone(reader).await;
+    let report = stream.until(|frame| frame.reports.first().cloned()).await;
+    assert_eq!(report.outcome, "handed_back");
+    stream.answer(&report, "done").await;
+    take_leave(&mut stream).await;
+    let summary = worker.end().await;
+    assert!(summary.guardian_lost);
+    assert_eq!((summary.handed_back, summary.still_running), (1, 0));
+}
+
+#[tokio::test]
+async fn a_frozen_guardian_is_ended_in_time_and_its_families_with_it() {
+    let (mut server, fifo) = (ScriptedServer::start().await, Fifo::new());
+    let runner = fifo.shell("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & wait");
+    let guardian = guardian();
+    let guardian_pid = pid(guardian.pid());
+    let _last_resort = KillOnDrop(guardian.clone());
+    let lease = Duration::from_secs(3);
+    let doomed = Arc::new(AtomicBool::new(false));
+    let is_doomed = Arc::clone(&doomed);
+    let swift = builder(&server.url)
+        .exec("work", runner)
+        .lease(lease)
+        .kill_wait(Duration::from_millis(200))
+        .safety(Duration::from_secs(1))
+        .guardian(guardian)
+        .on_doom(move |_| is_doomed.store(true, Ordering::SeqCst));
+    let mut worker = Running::start(swift);
+    let (_, mut stream) = server.register().await;
+    occupy(&mut stream).await;
+    let (_, reader) = fifo.first_line().await;
+    kill_process(guardian_pid, Signal::STOP).expect("it runs");
+    let beat = stream.heartbeat().await;
+    let heard_at = Instant::now();
+    stream.acknowledge(&beat).await;
+    all_gone(reader).await;
+    assert!(heard_at.elapsed() < lease, "{:?}: someone else may run it by now", heard_at.elapsed());
+    worker.event(|event| matches!(event, WorkerEvent::GuardianLost).then_some(())).await;
+    assert!(worker.end().await.guardian_lost);
+    assert!(!doomed.load(Ordering::SeqCst), "the job was gone, there was no need to end this process");
+}
+
+/// Ends a guardian that a failing test would leave behind, frozen.
+struct KillOnDrop(Guardian);
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+async fn take_leave(stream: &mut Stream) {
+    assert!(
+        stream.until(|frame| frame.leave.map(|leave| leave.all_stopped)).await,
+        "all is known to be stopped"
+    );
+    stream.send(rpc::wire::ServerFrame { left: true, ..Default::default() }).await;
+}
+
+/// A worker in a process of its own; see `worker-guardian`.
+struct Other {
+    process: Child,
+    /// Drains when this is closed, and waiting for a child would close it.
+    stdin: Option<ChildStdin>,
+    /// Becomes readable when its guardian ends.
+    guardian: std::os::fd::OwnedFd,
+}
+
+impl Other {
+    async fn start(server: &ScriptedServer, mode: &[&str]) -> Other {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_worker-guardian"))
+            .arg(&server.url)
+            .args(mode)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it can be started");
+        let mut lines = BufReader::new(process.stdout.take().expect("it is a pipe")).lines();
+        let line = patiently("the guardian's number", lines.next_line()).await.expect("it can be read");
+        let stdin = process.stdin.take();
+        let guardian = pid(line.expect("there is one").parse().expect("it is a number"));
+        Other { process, stdin, guardian: pidfd_open(guardian, PidfdFlags::empty()).expect("it runs") }
+    }
+
+    async fn end(&mut self) -> ExitStatus {
+        patiently("the end of the worker", self.process.wait()).await.expect("it can be waited for")
+    }
+
+    async fn guardian_ended(self) {
+        let guardian = self.guardian;
+        let (ended, end) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            let mut descriptors = [rustix::event::PollFd::new(&guardian, rustix::event::PollFlags::IN)];
+            let _ = ended.send(rustix::event::poll(&mut descriptors, None));
+        });
+        let polled = patiently("the end of the guardian", end).await.expect("nobody panics");
+        assert_eq!(polled, Ok(1));
+    }
+}
+
+/// Assigns an exclusive job and lets it start.
+async fn occupy(stream: &mut Stream) {
+    stream.assign(exclusive(1, 7)).await;
+    let binds = stream.until(|frame| (!frame.binds.is_empty()).then(|| frame.binds.clone())).await;
+    stream.bind(&binds).await;
+}
+
+#[tokio::test]
+async fn a_handler_that_blocks_its_thread_ends_with_its_process() {
+    let mut server = ScriptedServer::start().await;
+    let mut other = Other::start(&server, &["deaf"]).await;
+    let (_, mut stream) = server.register().await;
+    occupy(&mut stream).await;
+    // Heartbeats come in all the time: the process is as well as can be.
+    for _ in 0..3 {
+        let beat = stream.heartbeat().await;
+        stream.acknowledge(&beat).await;
+    }
+    stream.stop(1, 7, "cancelled").await;
+    assert_eq!(other.end().await.signal(), Some(Signal::ABORT.as_raw()));
+    other.guardian_ended().await;
+}
+
+#[tokio::test]
+async fn a_process_that_cannot_even_notice_is_ended_by_its_guardian() {
+    let mut server = ScriptedServer::start().await;
+    let mut other = Other::start(&server, &["starved"]).await;
+    let (_, mut stream) = server.register().await;
+    occupy(&mut stream).await;
+    assert_eq!(other.end().await.signal(), Some(Signal::KILL.as_raw()));
+}
+
+#[tokio::test]
+async fn a_command_of_a_frozen_worker_is_ended_by_the_guardian() {
+    let (mut server, fifo) = (ScriptedServer::start().await, Fifo::new());
+    let script = fifo.script("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & wait");
+    let other = Other::start(&server, &["shell", &script]).await;
+    let (_, mut stream) = server.register().await;
+    occupy(&mut stream).await;
+    let (_, reader) = fifo.first_line().await;
+    kill_process(pid(other.process.id().expect("it runs")), Signal::STOP).expect("it runs");
+    let frozen_at = Instant::now();
+    all_gone(reader).await;
+    let took = frozen_at.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}: someone else may run it after its lease of 2 s");
+}
+
+#[tokio::test]
+async fn a_worker_that_has_left_needs_nobody_to_speak_for_it() {
+    let mut server = ScriptedServer::start().await;
+    let mut other = Other::start(&server, &["idle"]).await;
+    let (_, mut stream) = server.register().await;
+    drop(other.stdin.take());
+    take_leave(&mut stream).await;
+    assert!(other.end().await.success());
+    other.guardian_ended().await;
+}
+
+fn pid(number: u32) -> Pid {
+    Pid::from_raw(i32::try_from(number).expect("it fits")).expect("it is not zero")
+}
