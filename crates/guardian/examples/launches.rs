@@ -84,7 +84,8 @@ async fn spawn_plainly() {
 }
 
 async fn launch(guardian: Guardian, exclusive: bool) {
-    let launch = Launch { program: PROGRAM.into(), args: Vec::new(), env: variables(), exclusive };
+    let launch =
+        Launch { program: PROGRAM.into(), args: Vec::new(), env: variables(), exclusive, no_input: true };
     let mut family = guardian.launch(launch).await.expect("a family");
     let (mut out, mut err) = (Vec::new(), Vec::new());
     let _ = family.stdout.take().expect("it was not taken").read_to_end(&mut out).await;

@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 /// How a guardian's directory is named; its process number follows.
 const PREFIX: &str = "tenure-";
 /// A directory may be taken for a dead guardian's between its making and its locking. Then it is made again.
-const TRIES_MAX: u32 = 3;
+const TRIES_MAX: u32 = 16;
 /// For the kernel to finish off those who were killed in a dead guardian's cgroup.
 const EMPTY_WAIT: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
@@ -106,11 +106,13 @@ impl Grove {
         for other in directories(&own).filter(|path| is_guardians(path)) {
             fell_if_dead(&other);
         }
-        let path = own.join(format!("{PREFIX}{guardian}"));
-        for _ in 0..TRIES_MAX {
+        for attempt in 0..TRIES_MAX {
+            // Numbers repeat where several PID namespaces share a cgroup.
+            let suffix = if attempt == 0 { String::new() } else { format!("-{attempt}") };
+            let path = own.join(format!("{PREFIX}{guardian}{suffix}"));
             let _ = fs::create_dir(&path);
             let lock = File::open(&path).ok()?;
-            if flock(&lock, FlockOperation::LockExclusive).is_ok() && path.exists() {
+            if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_ok() && path.exists() {
                 let grove = Grove { cgroup: Arc::new(Cgroup::at(path)), _lock: lock };
                 return if grove.is_useful() { Some(grove) } else { None };
             }
@@ -148,7 +150,7 @@ fn directories(path: &Path) -> impl Iterator<Item = PathBuf> {
 
 fn is_guardians(path: &Path) -> bool {
     let number = path.file_name().and_then(|name| name.to_str()?.strip_prefix(PREFIX));
-    number.is_some_and(|number| number.parse::<u32>().is_ok())
+    number.is_some_and(|number| number.split('-').all(|part| part.parse::<u32>().is_ok()))
 }
 
 fn fell_if_dead(path: &Path) {

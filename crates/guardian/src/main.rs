@@ -51,6 +51,7 @@ async fn play_worker(
         args: vec!["-c".into(), command.to_owned()],
         env: vec![("TENURE_JOB_ID".into(), "played".into()), ("TENURE_FENCE".into(), "1".into())],
         exclusive: how == "exclusive",
+        no_input: false,
     };
     let mut family = guardian.launch(launch).await.expect("a family");
     if how == "idle" {

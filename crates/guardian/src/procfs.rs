@@ -62,7 +62,9 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let is_zombie = matches!(fields.next()?, "Z" | "X");
     let mut number = || fields.next()?.parse::<i32>().ok();
     let (_parent, _group, session) = (number()?, number()?, number()?);
-    Some(Stat { is_zombie, session })
+    // One whose first thread has exited looks dead while others of its threads run on.
+    let threads = fields.nth(13).and_then(|count| count.parse::<u32>().ok()).unwrap_or(1);
+    Some(Stat { is_zombie: is_zombie && threads <= 1, session })
 }
 
 #[cfg(test)]
@@ -75,6 +77,9 @@ mod tests {
         assert_eq!(stat, Stat { is_zombie: false, session: 5 });
         assert!(parse_stat("12 (gone) Z 3 4 5 0").unwrap().is_zombie);
         assert_eq!(parse_stat("12 (cut) Z 3"), None);
+        let threads = |count| format!("12 (x) Z 1 2 3 0 -1 4 0 0 0 0 1 2 0 0 20 0 {count} 0 99");
+        assert!(parse_stat(&threads(1)).unwrap().is_zombie);
+        assert!(!parse_stat(&threads(2)).unwrap().is_zombie, "its other thread lives");
     }
 
     #[test]

@@ -226,6 +226,9 @@ impl WorkerBuilder {
         let (key, nonce) = (key::fresh(&name), Nonce::new(rand::random()));
         let version = env!("CARGO_PKG_VERSION").to_owned();
         let profile = Profile { name, queues, slots: self.concurrency, version, stop_within };
+        if self.guardian.0.as_ref().is_some_and(|guardian| !guardian.engage()) {
+            return Err(Invalid::new("this guardian serves another worker; start one for each").into());
+        }
         Ok(Worker { key, nonce, profile, settings: self, client, shutdown: Shutdown::default() })
     }
 

@@ -84,8 +84,14 @@ impl Jobs {
         self.arrived.take_if(|assigned| assigned.grant.hold == hold).or_else(|| self.waiting.remove(&hold))
     }
 
-    /// Starts the handler of a job.
-    pub(crate) fn start(&mut self, assigned: Assigned, guard: &Guard) {
+    /// Starts the handler of a job. An exclusive one inside this process asks `is_in_time` once more when the guardian has
+    /// been told of it: we may have been frozen since the start was decided.
+    pub(crate) fn start(
+        &mut self,
+        assigned: Assigned,
+        guard: &Guard,
+        is_in_time: impl Fn() -> bool + Send + 'static,
+    ) {
         let Assigned { grant, mut assignment } = assigned;
         let hold = grant.hold;
         let Some(handler) = self.handlers.find(&assignment.kind).cloned() else {
@@ -95,7 +101,7 @@ impl Jobs {
         };
         let payload = std::mem::take(&mut assignment.payload);
         let context = JobContext::new(&grant, assignment, Arc::clone(&self.home));
-        let place = self.spawn(handler, context.clone(), payload, guard);
+        let place = self.spawn(handler, context.clone(), payload, guard, is_in_time);
         self.running.insert(hold, Running { context, place });
     }
 
@@ -106,9 +112,12 @@ impl Jobs {
         }
     }
 
-    /// Ends the job.
+    /// Ends the job, if that ends it for certain. What an exclusive handler inside this process has handed to other threads
+    /// or tasks would go on after its own task was ended, unnoticed; so it ends by itself, or with the process.
     pub(crate) fn abort(&self, hold: Hold) {
-        if let Some(job) = self.running.get(&hold) {
+        if let Some(job) = self.running.get(&hold)
+            && !(job.context.is_exclusive() && matches!(job.place, Place::Inside(_)))
+        {
             job.place.abort();
         }
     }
@@ -143,15 +152,25 @@ impl Jobs {
         self.running.len()
     }
 
-    fn spawn(&self, handler: Handler, context: JobContext, payload: Bytes, guard: &Guard) -> Place {
+    fn spawn(
+        &self,
+        handler: Handler,
+        context: JobContext,
+        payload: Bytes,
+        guard: &Guard,
+        is_in_time: impl Fn() -> bool + Send + 'static,
+    ) -> Place {
         let events = self.home.events.clone();
         match handler {
             Handler::Inside(inside) => {
                 let entry = context.is_exclusive().then(|| guard.enter());
                 let run = inside.run(context, payload, events);
                 let task = tokio::spawn(async move {
-                    let _entry = entry;
-                    run.await;
+                    // Without a run, its end says that it was aborted.
+                    if entry.is_none() || is_in_time() {
+                        run.await;
+                    }
+                    drop(entry);
                 });
                 Place::Inside(task.abort_handle())
             }

@@ -90,6 +90,8 @@ pub(crate) struct Session {
     is_draining: bool,
     /// The server has taken our leave.
     has_left: bool,
+    /// The last leave that was sent said that nothing runs any more.
+    says_all_stopped: bool,
     is_gone: bool,
     has_told_unfit: bool,
     observer: Observer,
@@ -125,6 +127,7 @@ impl Session {
             grace: parts.grace,
             is_draining: false,
             has_left: false,
+            says_all_stopped: false,
             is_gone: false,
             has_told_unfit: false,
             observer: parts.observer,
@@ -200,11 +203,11 @@ impl Session {
             if let Some(grant) = frame::grant(&assignment, kind_timeout) {
                 self.jobs.arrive(Assigned { grant: grant.clone(), assignment });
                 self.input(now, Input::Assigned(grant));
-                self.jobs.settle(|hold| self.ledger.holds().contains(&hold));
+                self.jobs.settle(|hold| self.ledger.is_waiting(hold));
             }
         }
         if frame.left {
-            self.has_left = true;
+            self.has_left = self.says_all_stopped;
             self.input(now, Input::Left);
         }
     }
@@ -332,7 +335,9 @@ impl Session {
         let assigned = self.jobs.take(hold).expect("a start names a job that was assigned");
         let (Hold { job, fence }, attempt) = (hold, assigned.assignment.attempt);
         self.observer.tell(|| WorkerEvent::Started { job, fence, attempt });
-        self.jobs.start(assigned, &self.guard);
+        let (clock, until) = (Arc::clone(&self.clock), self.ledger.hold_until());
+        let start_by = until.map(|until| self.stopping.stop_at(until));
+        self.jobs.start(assigned, &self.guard, move || start_by.is_some_and(|by| clock.monotonic() < by));
     }
 
     fn stop_job(&mut self, hold: Hold, reason: StopReason) {
@@ -348,7 +353,12 @@ impl Session {
         // Only this loop sends, so the place that was free is still free.
         let Ok(place) = frames.try_reserve() else { return };
         match self.ledger.poll_transmit(now) {
-            Some(transmit) => place.send(frame::worker_frame(transmit)),
+            Some(transmit) => {
+                if let Some(leave) = &transmit.leave {
+                    self.says_all_stopped = leave.all_stopped;
+                }
+                place.send(frame::worker_frame(transmit));
+            }
             None => drop(place),
         }
         self.carry_out(now);
@@ -372,9 +382,15 @@ impl Session {
             // One that did not end a family, because it is frozen perhaps, is of no use. When it is gone, its families are
             // ended from here; if that helps in time, there is nothing to end this process for.
             Some((gone, guardian)) => {
-                guardian.kill();
-                let doom = self.doom.clone();
-                tokio::spawn(doom.strike_unless(gone, self.stopping.safety / 4, hold));
+                let (doom, guardian, patience) =
+                    (self.doom.clone(), guardian.clone(), self.stopping.safety / 8);
+                tokio::spawn(async move {
+                    // We may have been frozen ourselves, and its word that all is done is waiting to be read.
+                    if time::timeout(patience, gone.cancelled()).await.is_err() {
+                        guardian.kill();
+                        doom.strike_unless(gone, patience, hold).await;
+                    }
+                });
             }
         }
     }

@@ -9,17 +9,21 @@ use anyhow::Result;
 use bytes::Bytes;
 use clap::Args as ClapArgs;
 use rpc::wire;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::Command;
 use worker::guardian::Isolation;
-use worker::{Client, JobError};
+use worker::{Client, JobContext, JobError};
 
 use super::{Bench, Home, QUEUE, bar, noop, stop};
 use crate::exit::Exit;
 use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
 use crate::signals::unless_interrupted;
+
+/// How often a group that is not empty is looked at.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(2);
 
 /// Commands per second with a guardian and without.
 #[derive(Debug, ClapArgs)]
@@ -31,9 +35,9 @@ pub(super) struct Args {
     /// Rounds of each kind, in turn; the middle one counts.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
-    /// Commands at the same time.
-    #[arg(long, default_value_t = 8)]
-    concurrency: u32,
+    /// Commands at the same time [default: the number of CPUs, as for `tenure worker`]
+    #[arg(long)]
+    concurrency: Option<u32>,
     /// How the guarded commands are kept apart: auto, namespace or groups.
     #[arg(long, default_value = "auto")]
     isolation: Isolation,
@@ -72,17 +76,15 @@ async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     let server = Server::start(&this_program()?, &home.join("data"), &["--store", "memory"]).await?;
     let bar = bar(args.jobs * u64::from(args.rounds) * 2, quiet);
     let bench = Bench { client: Client::connect(&server.url)?, bar };
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
+    let concurrency = args.concurrency.unwrap_or(cpus);
     let (mut guarded, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..args.rounds {
-        guarded.push(round(&bench, args, guarded_worker(args, &server.url, home)?).await?);
+        guarded.push(round(&bench, args, guarded_worker(args, concurrency, &server.url, home)?).await?);
         let program = Some(args.program.as_str());
         plain.push(
-            round(
-                &bench,
-                args,
-                noop::start(&server.url, args.concurrency, program, &home.join("plain.log"))?,
-            )
-            .await?,
+            round(&bench, args, noop::start(&server.url, concurrency, program, &home.join("plain.log"))?)
+                .await?,
         );
     }
     bench.bar.finish_and_clear();
@@ -90,7 +92,7 @@ async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     Ok(Results {
         jobs: args.jobs,
         rounds: args.rounds,
-        concurrency: args.concurrency,
+        concurrency,
         guarded_per_s,
         plain_per_s,
         ratio: (guarded_per_s as f64 / plain_per_s as f64 * 1_000.0).round() / 1_000.0,
@@ -115,8 +117,8 @@ async fn round(bench: &Bench, args: &Args, mut worker: Process) -> Result<u64> {
     Ok(per_second)
 }
 
-fn guarded_worker(args: &Args, server: &str, home: &Path) -> Result<Process> {
-    let concurrency = args.concurrency.to_string();
+fn guarded_worker(args: &Args, concurrency: u32, server: &str, home: &Path) -> Result<Process> {
+    let concurrency = concurrency.to_string();
     let flags = ["worker", "--server", server, "--queue", QUEUE, "--concurrency", &concurrency];
     let isolation = args.isolation.to_string();
     let more = ["--isolation", &isolation, "--log-level", "error", "--", &args.program];
@@ -129,10 +131,20 @@ fn middle(mut figures: Vec<u64>) -> u64 {
     figures[figures.len() / 2]
 }
 
-/// Runs a command as a handler without a guardian would: its own group, payload in, output out, exit code.
-pub(super) async fn spawn(program: &str, payload: Bytes) -> Result<Bytes, JobError> {
+/// Runs a command as a handler without a guardian would to give it the same: the job's variables, its own group, payload
+/// in, output out, exit code, and nobody of the group left.
+pub(super) async fn spawn(program: &str, context: JobContext, payload: Bytes) -> Result<Bytes, JobError> {
     let failed = |error: std::io::Error| JobError::retry(error.to_string());
     let mut child = Command::new(program)
+        .env("TENURE_JOB_ID", context.job_id().to_string())
+        .env("TENURE_ATTEMPT", context.attempt().to_string())
+        .env("TENURE_MAX_ATTEMPTS", context.max_attempts().to_string())
+        .env("TENURE_FENCE", context.fence().to_string())
+        .env("TENURE_QUEUE", context.queue())
+        .env("TENURE_KIND", context.kind())
+        .env("TENURE_WORKER", context.worker().as_str())
+        .env("TENURE_SERVER", context.servers())
+        .env("TENURE_LEASE_MS", context.lease().as_millis().to_string())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -140,6 +152,7 @@ pub(super) async fn spawn(program: &str, payload: Bytes) -> Result<Bytes, JobErr
         .kill_on_drop(true)
         .spawn()
         .map_err(failed)?;
+    let group = child.id().and_then(|id| Pid::from_raw(id as i32));
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let feed = async {
         if let Some(mut stdin) = stdin {
@@ -158,6 +171,9 @@ pub(super) async fn spawn(program: &str, payload: Bytes) -> Result<Bytes, JobErr
         }
     };
     let (status, ..) = tokio::join!(child.wait(), feed, read, read_error);
+    while group.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok()) {
+        tokio::time::sleep(LOOK).await;
+    }
     if status.map_err(failed)?.success() {
         Ok(result.into())
     } else {

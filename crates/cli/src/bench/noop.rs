@@ -52,9 +52,9 @@ pub(super) async fn run(args: Args) -> Result<()> {
     let builder = Worker::builder(&args.server).queue(QUEUE).concurrency(args.concurrency);
     let worker = match args.spawn {
         None => builder.handle_raw("*", noop),
-        Some(program) => builder.handle_raw("*", move |_, payload| {
+        Some(program) => builder.handle_raw("*", move |context, payload| {
             let program = program.clone();
-            async move { exec::spawn(&program, payload).await }
+            async move { exec::spawn(&program, context, payload).await }
         }),
     }
     .build()?;

@@ -11,7 +11,7 @@ use worker::{ANY_KIND, ExecRunner, KeyEnd, Summary, Worker, WorkerEvent, outcome
 
 use crate::connect::ServerArgs;
 use crate::duration;
-use crate::exit::Exit;
+use crate::exit::{Exit, Failure};
 use crate::logging::{self, LogArgs};
 use crate::output::Output;
 use crate::signals::Signals;
@@ -91,9 +91,9 @@ pub(crate) fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
 
 async fn work(args: Args, guardian: Guardian, output: &Output) -> anyhow::Result<Exit> {
     let concurrency = args.concurrency.map_or_else(cpus, NonZeroU32::get);
-    // The last fifth is for the kernel, so that the process group is empty before the worker gives the job up.
-    let runner = ExecRunner::new(args.command)?.kill_wait(args.kill_wait * 4 / 5);
+    let runner = ExecRunner::new(args.command)?;
     let (guarded_by, protection) = (guardian.pid(), guardian.protection());
+    let (tell_unfit, mut told_unfit) = tokio::sync::mpsc::unbounded_channel();
     let mut builder = Worker::builder(&args.server.server)
         .exec(ANY_KIND, runner)
         .concurrency(concurrency)
@@ -102,7 +102,12 @@ async fn work(args: Args, guardian: Guardian, output: &Output) -> anyhow::Result
         .safety(args.safety)
         .guardian(guardian)
         .exclusive(args.exclusive)
-        .on_event(log);
+        .on_event(move |event| {
+            if let (true, WorkerEvent::ExclusiveUnfit { lease, needed }) = (args.exclusive, &event) {
+                let _ = tell_unfit.send((*lease, *needed));
+            }
+            log(event);
+        });
     for queue in &args.queue {
         builder = builder.queue(queue.as_str());
     }
@@ -123,8 +128,22 @@ async fn work(args: Args, guardian: Guardian, output: &Output) -> anyhow::Result
     // Even then the commands are killed first: they must not outlive the worker that would renew their leases.
     let shutdown = worker.shutdown();
     let stop = Signals::catch()?.drain_on_first(move || shutdown.abort());
-    let summary = worker.run_until(async move { stop.cancelled().await }).await;
+    let mut unfit = None;
+    let ordered = async {
+        tokio::select! {
+            () = stop.cancelled() => {}
+            told = told_unfit.recv() => unfit = told,
+        }
+    };
+    let summary = worker.run_until(ordered).await;
     tell(&summary, output)?;
+    if let Some((lease, needed)) = unfit {
+        return Err(Failure::failed(format!(
+            "the server grants a lease of {lease:?}, which is too short for exclusive queues: ask for at least {needed:?} \
+             (--lease), or shorten --kill-wait and --safety"
+        ))
+        .into());
+    }
     // What could not be reported is not lost: the server offers it again when its lease is over.
     Ok(if summary.unreported + summary.still_running > 0 || summary.guardian_lost {
         Exit::Failed
@@ -173,13 +192,6 @@ fn log(event: WorkerEvent) {
         WorkerEvent::Cancelled { job, fence } => info!(job_id = %job, %fence, "job cancelled; stopping it"),
         WorkerEvent::TimedOut { job, fence } => {
             warn!(job_id = %job, %fence, "time limit is over; stopping the job");
-        }
-        WorkerEvent::ExclusiveUnfit { lease, needed } => {
-            warn!(
-                ?lease,
-                ?needed,
-                "the lease is too short for exclusive queues: this worker gets none of their jobs"
-            );
         }
         WorkerEvent::GuardianLost => error!("the guardian is gone; this worker stops what it runs and ends"),
         WorkerEvent::Draining => info!("draining: no new jobs"),

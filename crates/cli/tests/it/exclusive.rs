@@ -384,3 +384,14 @@ async fn a_process_that_detaches_itself_ends_with_its_job() {
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(size(), before, "somebody still writes");
 }
+
+#[tokio::test]
+async fn a_worker_that_must_be_fit_ends_with_a_sentence_when_the_servers_lease_is_too_short() {
+    let fleet = Fleet::start(&["--lease", "2s"]).await;
+    let args = ["worker", "--server", &fleet.server.url, "--queue", "q", "--exclusive", "--", "cat"];
+    let log = fleet.home.path().join("unfit.log");
+    let mut worker = Process::start(tenure(), args, &log).expect("it starts");
+    assert_eq!(worker.ended().await.expect("it ends").code(), Some(1));
+    let said = std::fs::read_to_string(&log).expect("a log");
+    assert!(said.contains("too short for exclusive queues: ask for at least 15s"), "{said}");
+}

@@ -54,13 +54,18 @@ impl Remains {
     }
 }
 
+/// Everyone is gone already: removes what they were held together by.
+pub(super) fn tidy(remains: &Remains) {
+    if let Some(cgroup) = &remains.cgroup {
+        cgroup.remove_all();
+    }
+}
+
 /// Ends them, again and again; whether nobody is left.
 pub(super) async fn clear(remains: &Remains) -> bool {
     for _ in 0..LOOKS_MAX {
         if !remains.kill() {
-            if let Some(cgroup) = &remains.cgroup {
-                cgroup.remove_all();
-            }
+            tidy(remains);
             return true;
         }
         tokio::time::sleep(LOOK_INTERVAL).await;

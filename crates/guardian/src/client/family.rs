@@ -24,12 +24,14 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// It must be gone by the end of the lease.
     pub exclusive: bool,
+    /// Nothing will be written to its standard input, which is empty then, and costs nothing.
+    pub no_input: bool,
 }
 
 /// A job process and everyone who descends from it. Dropped before it has ended, it is killed.
 #[derive(Debug)]
 pub struct Family {
-    /// The leader's standard input, until it is taken.
+    /// The leader's standard input, if it has any, until it is taken.
     pub stdin: Option<Sender>,
     /// The leader's standard output, until it is taken.
     pub stdout: Option<Receiver>,
@@ -56,15 +58,20 @@ struct FamilyHold {
 }
 
 pub(super) async fn launch(ward: &Arc<Ward>, launch: Launch) -> Result<Family, LaunchError> {
-    let Launch { program, args, env, exclusive } = launch;
-    let (stdin_theirs, stdin) = pipe_with(PipeFlags::CLOEXEC)?;
+    let Launch { program, args, env, exclusive, no_input } = launch;
+    let (stdin_theirs, stdin) = if no_input {
+        (ward.nothing.try_clone().map_err(LaunchError::Failed)?, None)
+    } else {
+        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        (theirs, Some(ours))
+    };
     let (stdout, stdout_theirs) = pipe_with(PipeFlags::CLOEXEC)?;
     let (stderr, stderr_theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-    for ours in [&stdin, &stdout, &stderr] {
+    for ours in [Some(&stdout), Some(&stderr), stdin.as_ref()].into_iter().flatten() {
         rustix::io::ioctl_fionbio(ours, true)?;
     }
     // Before anything is started: what fails here must leave nobody behind. Unchecked, since they were made above.
-    let stdin = Sender::from_owned_fd_unchecked(stdin).map_err(LaunchError::Failed)?;
+    let stdin = stdin.map(Sender::from_owned_fd_unchecked).transpose().map_err(LaunchError::Failed)?;
     let stdout = Receiver::from_owned_fd_unchecked(stdout).map_err(LaunchError::Failed)?;
     let stderr = Receiver::from_owned_fd_unchecked(stderr).map_err(LaunchError::Failed)?;
     let mark = Mark::of(&env);
@@ -80,7 +87,7 @@ pub(super) async fn launch(ward: &Arc<Ward>, launch: Launch) -> Result<Family, L
     let hold = FamilyHold { ward: Arc::clone(ward), id, ended, end: None };
     // The sender is dropped without an answer only when nobody listens to the guardian any more.
     match launched.await.unwrap_or(Err(LaunchError::GuardianLost(GuardianLost { all_gone: false }))) {
-        Ok(()) => Ok(Family { stdin: Some(stdin), stdout: Some(stdout), stderr: Some(stderr), hold }),
+        Ok(()) => Ok(Family { stdin, stdout: Some(stdout), stderr: Some(stderr), hold }),
         Err(error) => {
             hold.let_go();
             Err(error)

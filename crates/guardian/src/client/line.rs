@@ -235,7 +235,13 @@ async fn heed(ward: Arc<Ward>, socket: Arc<UnixDatagram>, exit: AsyncFd<OwnedFd>
     // The line may be dead while the process, or what it is the init of, is still ending: only its exit proves anything.
     // An error would mean that the runtime ends, and nobody waits any more.
     let _ = exit.readable().await;
-    let all_gone = ward.protection.namespace || aftermath::clear(&ward.remains()).await;
+    let all_gone = if ward.protection.namespace {
+        aftermath::tidy(&ward.remains());
+        true
+    } else {
+        // Without cgroups one who forks faster than we look is not seen: then the lease decides.
+        aftermath::clear(&ward.remains()).await && ward.protection.cgroups
+    };
     tracing::error!(guardian = ward.pid, all_gone, "the guardian is gone");
     ward.reap();
     ward.line.end(GuardianLost { all_gone });

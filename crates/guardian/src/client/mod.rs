@@ -7,8 +7,10 @@ mod start;
 
 use lease::clock_rule::Stopping;
 use lease::guardian::Order;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Child;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use self::aftermath::Remains;
@@ -34,6 +36,9 @@ struct Ward {
     /// Where its cgroups are, for the case that it is lost.
     cgroup: Option<String>,
     line: Line,
+    is_engaged: AtomicBool,
+    /// `/dev/null`.
+    nothing: OwnedFd,
 }
 
 impl Guardian {
@@ -46,6 +51,11 @@ impl Guardian {
     /// Starts a program whose `main` begins with [`run_if_asked`](crate::run_if_asked) as a guardian.
     pub fn start_program(program: &Path, isolation: Isolation) -> Result<Guardian, StartError> {
         start::start(program, isolation).map(|ward| Guardian { ward: Arc::new(ward) })
+    }
+
+    /// Takes it into service; false if it is in somebody's already. It knows one worker and one lease.
+    pub fn engage(&self) -> bool {
+        !self.ward.is_engaged.swap(true, Ordering::SeqCst)
     }
 
     /// What really holds job processes together.

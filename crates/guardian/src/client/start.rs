@@ -1,11 +1,13 @@
 //! Starts a guardian and waits until it says what it can do.
 
+use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
+use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -39,6 +41,7 @@ pub(super) fn start(program: &Path, isolation: Isolation) -> Result<Ward, StartE
 
 fn attempt(program: &Path, namespace: bool) -> Result<Ward, StartError> {
     let (ours, theirs) = packet::line().map_err(StartError::Spawn)?;
+    let nothing = File::open("/dev/null").map_err(StartError::Spawn)?.into();
     let mut child = spawn(program, theirs, namespace).map_err(StartError::Spawn)?;
     match greet(&child, &ours, namespace) {
         Ok((peer, cgroup)) => Ok(Ward {
@@ -47,6 +50,8 @@ fn attempt(program: &Path, namespace: bool) -> Result<Ward, StartError> {
             protection: Protection { namespace, cgroups: cgroup.is_some() },
             cgroup,
             line: Line::new(ours, peer),
+            is_engaged: AtomicBool::new(false),
+            nothing,
         }),
         Err(error) => {
             let _ = child.kill();

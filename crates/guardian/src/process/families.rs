@@ -13,7 +13,7 @@ use rustix::process::{
     Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, test_kill_process_group, waitpid,
 };
 
-use super::children::{Children, may_be_newborn};
+use super::children::Children;
 use super::spawn::Leader;
 use crate::cgroup::Cgroup;
 use crate::procfs::{self, Mark};
@@ -22,7 +22,6 @@ use crate::procfs::{self, Mark};
 pub(super) const FAMILIES_MAX: usize = 10_000;
 
 pub(super) struct Families {
-    births: HashMap<FamilyId, Birth>,
     all: BTreeMap<FamilyId, Kin>,
     /// The leaders that have not been reaped.
     leaders: HashMap<Pid, FamilyId>,
@@ -31,8 +30,6 @@ pub(super) struct Families {
     ends: HashMap<FamilyId, Exit>,
     /// How many must end and have not.
     killed: usize,
-    /// The last look did not see the end of all who must end: the next one looks everywhere.
-    is_stuck: bool,
     /// How many strays lived at the last look.
     strays: usize,
     /// Nobody may be spared any more, tied or not.
@@ -44,12 +41,6 @@ pub(super) struct Families {
 pub(super) struct Exit {
     pub(super) code: Option<i32>,
     pub(super) signal: Option<i32>,
-}
-
-/// A family whose leader may run by now, and is not known yet.
-struct Birth {
-    mark: Mark,
-    is_exclusive: bool,
 }
 
 struct Kin {
@@ -65,20 +56,18 @@ struct Kin {
 impl Families {
     pub(super) fn new(children: Children) -> Families {
         Families {
-            births: HashMap::new(),
             all: BTreeMap::new(),
             leaders: HashMap::new(),
             children,
             ends: HashMap::new(),
             killed: 0,
-            is_stuck: false,
             strays: 0,
             is_last_hour: false,
         }
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.all.len() + self.births.len() >= FAMILIES_MAX
+        self.all.len() >= FAMILIES_MAX
     }
 
     /// Whether some must end and have not.
@@ -91,19 +80,8 @@ impl Families {
         !self.all.is_empty() || self.strays > 0
     }
 
-    /// It is being started.
-    pub(super) fn expect(&mut self, id: FamilyId, mark: Mark, is_exclusive: bool) {
-        self.births.insert(id, Birth { mark, is_exclusive });
-    }
-
-    /// It could not be started.
-    pub(super) fn forget(&mut self, id: FamilyId) {
-        self.births.remove(&id);
-    }
-
     /// It runs.
-    pub(super) fn admit(&mut self, id: FamilyId, leader: Leader) {
-        let Birth { mark, is_exclusive } = self.births.remove(&id).expect("only what is expected is started");
+    pub(super) fn admit(&mut self, id: FamilyId, leader: Leader, mark: Mark, is_exclusive: bool) {
         self.leaders.insert(leader.pid, id);
         self.all.insert(id, Kin { leader, mark, is_exclusive, exit: None, is_killed: false });
     }
@@ -127,6 +105,11 @@ impl Families {
         kin.exit = Some(exit);
         self.leaders.remove(&kin.leader.pid);
         true
+    }
+
+    /// Whether its leader was not reaped yet.
+    pub(super) fn has_leader(&self, id: FamilyId) -> bool {
+        self.all.get(&id).is_some_and(|kin| kin.exit.is_none())
     }
 
     /// How the leader of a family that was emptied ended.
@@ -165,7 +148,7 @@ impl Families {
         let mut blockers = Vec::new();
         for stray in strays {
             let tie = self.all.iter().find(|(_, kin)| kin.includes(&stray)).map(|(id, _)| *id);
-            if tie.is_none_or(|id| self.all[&id].is_killed) && !self.is_newborns(&stray) {
+            if tie.is_none_or(|id| self.all[&id].is_killed) {
                 blockers.push((stray, tie));
             }
         }
@@ -186,7 +169,6 @@ impl Families {
         for id in &emptied {
             self.bury(*id);
         }
-        self.is_stuck = self.killed > 0;
         Ok(emptied)
     }
 
@@ -199,23 +181,9 @@ impl Families {
         }
     }
 
-    /// Whether it descends from a leader that was not announced yet.
-    fn is_newborns(&self, stray: &Stray) -> bool {
-        !stray.may_be_leader && self.births.values().any(|birth| birth.mark.is_on(&stray.environ))
-    }
-
     fn strays(&mut self) -> io::Result<Vec<Stray>> {
-        let has_time = self.killed == 0;
-        let is_thorough =
-            self.is_last_hour || has_time || self.is_stuck || self.all.values().any(Kin::is_strict);
-        let mut strays = Vec::new();
-        if is_thorough {
-            let (is_leader, is_starting) =
-                (|child| self.leaders.contains_key(&child), !self.births.is_empty());
-            let siblings = self.children.siblings(is_leader, is_starting)?;
-            strays.extend(siblings.into_iter().map(|pid| Stray::look(pid, is_starting)));
-        }
-        strays.extend(self.children.orphans()?.into_iter().map(|pid| Stray::look(pid, false)));
+        let strays = self.children.strays(|child| self.leaders.contains_key(&child))?;
+        let strays: Vec<Stray> = strays.into_iter().map(Stray::look).collect();
         self.strays = strays.len();
         Ok(strays)
     }
@@ -225,10 +193,9 @@ impl Kin {
     /// Whether this stray is of this family.
     fn includes(&self, stray: &Stray) -> bool {
         let is_in = |cgroup: &Cgroup| cgroup.has(&stray.cgroups);
-        let is_tied = stray.group == Some(self.leader.pid)
+        stray.group == Some(self.leader.pid)
             || self.mark.is_on(&stray.environ)
-            || self.leader.cgroup.as_ref().is_some_and(is_in);
-        is_tied && !stray.may_be_leader
+            || self.leader.cgroup.as_ref().is_some_and(is_in)
     }
 
     /// Strays who tie to nobody may be its, and have nobody else to wait for them.
@@ -259,21 +226,16 @@ struct Stray {
     group: Option<Pid>,
     environ: Vec<u8>,
     cgroups: String,
-    /// It may be a leader that was not announced yet: waited for until that is known, and not touched.
-    may_be_leader: bool,
 }
 
 impl Stray {
-    fn look(pid: Pid, is_beside_newborn: bool) -> Stray {
+    fn look(pid: Pid) -> Stray {
         let (environ, cgroups) = (procfs::environ(pid), procfs::cgroups(pid));
-        let may_be_leader = is_beside_newborn && may_be_newborn(pid);
-        Stray { pid, group: getpgid(Some(pid)).ok(), environ, cgroups, may_be_leader }
+        Stray { pid, group: getpgid(Some(pid)).ok(), environ, cgroups }
     }
 
     /// Its number is its own until we reap it.
     fn signal(&self, signal: Signal) {
-        if !self.may_be_leader {
-            let _ = kill_process(self.pid, signal);
-        }
+        let _ = kill_process(self.pid, signal);
     }
 }

@@ -19,11 +19,11 @@ const PORT_DEFAULT: u16 = 80;
 const STATUS_BYTES: usize = 12;
 
 /// Takes leave on the first of these servers that takes it. Whether one did, or there was none to tell.
-pub(super) fn take(servers: &str, key: &WorkerKey, nonce: Nonce, words: Leave) -> bool {
+pub(super) fn take(servers: &str, key: &WorkerKey, nonce: Nonce, words: impl Fn() -> Leave) -> bool {
     let mut servers = servers.split(',').map(authority).filter(|server| !server.is_empty()).peekable();
     let mut is_taken = servers.peek().is_none();
     for server in servers {
-        match post(server, &request(server, key, nonce, words)) {
+        match post(server, || request(server, key, nonce, words())) {
             Ok(true) => {
                 is_taken = true;
                 break;
@@ -48,11 +48,11 @@ fn request(server: &str, key: &WorkerKey, nonce: Nonce, words: Leave) -> String 
     )
 }
 
-fn post(server: &str, request: &str) -> io::Result<bool> {
+fn post(server: &str, request: impl Fn() -> String) -> io::Result<bool> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for address in addresses(server)? {
         match TcpStream::connect_timeout(&address, CONNECT_WAIT) {
-            Ok(stream) => return ask(stream, request),
+            Ok(stream) => return ask(stream, &request()),
             Err(error) => last = error,
         }
     }
@@ -120,7 +120,7 @@ mod tests {
     }
 
     fn take_leave(servers: &str) -> bool {
-        take(servers, &WorkerKey::new("a/b").unwrap(), Nonce::new(9), WORDS)
+        take(servers, &WorkerKey::new("a/b").unwrap(), Nonce::new(9), || WORDS)
     }
 
     #[test]

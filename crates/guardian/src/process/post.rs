@@ -20,8 +20,8 @@ use super::families::Families;
 use super::leave;
 use super::mouth::{Heard, Mouth};
 use super::setup::Station;
-use super::spawn::{Answer, Leader, Request, Spawners, Ties};
-use super::waker::{Wake, Waker, Wanted};
+use super::spawn::{Leader, Request, Ties};
+use super::waker::{Wake, Waker};
 use crate::cgroup::Grove;
 use crate::procfs::Mark;
 use crate::wire::{CommandLine, Event, Said};
@@ -32,6 +32,9 @@ const SWEEP_PAUSE_MIN: Duration = Duration::from_millis(1);
 const SWEEP_PAUSE_MAX: Duration = Duration::from_millis(20);
 /// How soon strays are looked at when none of them has to end: the dead ones take up numbers.
 const REST: Duration = Duration::from_secs(1);
+/// How often, and how far apart, a round is tried again that failed after the worker's death.
+const FAILURES_MAX: u32 = 100;
+const FAILURE_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) struct Post {
     machine: Guardian,
@@ -41,13 +44,16 @@ pub(super) struct Post {
     families: Families,
     grove: Option<Grove>,
     servers: String,
-    spawners: Spawners,
-    /// Heard, and not attended to: a launch that waits for a free spawner, and whatever was said after it.
-    inbox: VecDeque<Heard>,
+    ties: Ties,
     /// Ordered, and not yet allowed or refused by the machine.
     orders: HashMap<FamilyId, Launch>,
     /// To be taken when everything else is done.
     leaves: VecDeque<(WorkerKey, Nonce, Leave)>,
+    /// Leaders that have exited and could not be reaped.
+    lingering: Vec<FamilyId>,
+    /// Rounds in a row that failed after the worker's death.
+    failures: u32,
+    is_mourning: bool,
     sweep_at: Option<Instant>,
     sweep_pause: Duration,
     is_over: bool,
@@ -62,27 +68,26 @@ struct Launch {
 impl Post {
     /// Begins to guard, and says so.
     pub(super) fn take(mut mouth: Mouth, station: Station) -> io::Result<Post> {
-        let Station { worker, mut children, grove, namespace } = station;
+        let Station { worker, children, grove, namespace } = station;
         let cgroup = grove.as_ref().map(|grove| Arc::clone(grove.cgroup()));
         let path = cgroup.as_ref().and_then(|cgroup| cgroup.path().to_str().map(str::to_owned));
-        let spawners = Spawners::new(&Ties { guardian: getpid(), namespace, cgroup })?;
-        for thread in spawners.threads() {
-            children.add_thread(*thread)?;
-        }
+        let ties = Ties { guardian: getpid(), namespace, cgroup };
         mouth.say(Event::Ready { cgroup: path });
         mouth.flush();
         Ok(Post {
             machine: Guardian::new(),
-            waker: Waker::new(mouth.line(), &worker, spawners.bell())?,
+            waker: Waker::new(mouth.line(), &worker)?,
             mouth,
             worker,
             families: Families::new(children),
             grove,
             servers: String::new(),
-            spawners,
-            inbox: VecDeque::new(),
+            ties,
             orders: HashMap::new(),
             leaves: VecDeque::new(),
+            lingering: Vec::new(),
+            failures: 0,
+            is_mourning: false,
             sweep_at: None,
             sweep_pause: SWEEP_PAUSE_MIN,
             is_over: false,
@@ -93,11 +98,18 @@ impl Post {
     pub(super) fn keep(mut self) -> ! {
         audited::shed();
         while !self.is_over {
-            if let Err(error) = self.round() {
+            let Err(error) = self.round() else {
+                self.failures = 0;
+                continue;
+            };
+            complain(&format!("cannot go on: {error}"));
+            self.failures += 1;
+            if !self.is_mourning || self.failures > FAILURES_MAX {
                 // Whoever waits for us is better served by our end, which is noticed, than by our silence.
-                complain(&format!("cannot go on: {error}"));
                 exit(1);
             }
+            // Nobody else would end what a dead worker has left.
+            std::thread::park_timeout(FAILURE_PAUSE);
         }
         drop(self.grove);
         exit(0)
@@ -113,19 +125,25 @@ impl Post {
         for wake in wakes {
             match wake {
                 Wake::Line => self.listen(),
-                Wake::LeaderEnded(family) if self.families.leader_exited(family) => {
-                    self.input(Input::LeaderExited { family });
-                }
-                Wake::Spawned => self.greet_newborn(),
-                Wake::LeaderEnded(_) | Wake::WorkerDied | Wake::Time => {}
+                Wake::LeaderEnded(family) => self.leader_ended(family),
+                Wake::WorkerDied | Wake::Time => {}
             }
         }
-        self.attend();
         self.sweep()?;
         self.talk()?;
         self.take_leave();
         let deadlines = [self.machine.next_deadline(), self.sweep_at];
         self.waker.wake_at(deadlines.into_iter().flatten().min())
+    }
+
+    fn leader_ended(&mut self, family: FamilyId) {
+        if self.families.leader_exited(family) {
+            self.input(Input::LeaderExited { family });
+        } else if self.families.has_leader(family) {
+            // Somebody traces it and has not looked yet. Nobody tells when that is done.
+            self.lingering.push(family);
+            self.sweep_at = Some(Instant::ZERO);
+        }
     }
 
     fn keep_time(&mut self) {
@@ -139,25 +157,25 @@ impl Post {
     /// The worker is dead. What it said before counts, except that nothing is started.
     fn mourn(&mut self) {
         self.waker.forget(&self.worker);
+        self.is_mourning = true;
         self.families.begin_last_hour();
         loop {
-            for Heard { said, descriptors } in std::mem::take(&mut self.inbox) {
+            let heard = self.mouth.hear();
+            if heard.is_empty() {
+                break;
+            }
+            for Heard { said, descriptors } in heard {
                 if !matches!(said, Said::Launch { .. }) {
                     self.hear(said, descriptors);
                 }
-            }
-            self.inbox = self.mouth.hear().into();
-            if self.inbox.is_empty() {
-                break;
             }
         }
         self.input(Input::WorkerDied);
     }
 
     fn listen(&mut self) {
-        // What comes after a launch that waits must wait too: a launch counts under the key it was ordered under.
-        if self.inbox.is_empty() {
-            self.inbox = self.mouth.hear().into();
+        for Heard { said, descriptors } in self.mouth.hear() {
+            self.hear(said, descriptors);
         }
         if self.mouth.is_closed() {
             // That proves nothing about the worker; its process does.
@@ -166,18 +184,8 @@ impl Post {
     }
 
     fn talk(&mut self) -> io::Result<()> {
-        let wanted = Wanted { room: self.mouth.flush(), words: self.inbox.is_empty() };
-        if self.mouth.is_closed() { Ok(()) } else { self.waker.watch_line(self.mouth.line(), wanted) }
-    }
-
-    /// Does what was heard, as far as spawners are free for it.
-    fn attend(&mut self) {
-        while let Some(heard) = self.inbox.pop_front() {
-            if matches!(heard.said, Said::Launch { .. }) && !self.spawners.is_free() {
-                return self.inbox.push_front(heard);
-            }
-            self.hear(heard.said, heard.descriptors);
-        }
+        let wants_room = self.mouth.flush();
+        if self.mouth.is_closed() { Ok(()) } else { self.waker.watch_line(self.mouth.line(), wants_room) }
     }
 
     fn hear(&mut self, said: Said, streams: Vec<OwnedFd>) {
@@ -237,27 +245,19 @@ impl Post {
         let Launch { exclusive, command, streams } = launch;
         // Missing streams were cut off by the limit of open files.
         let streams = <[OwnedFd; 3]>::try_from(streams).map_err(|_| Errno::MFILE)?;
-        self.families.expect(family, Mark::of(&command.env), exclusive);
-        self.spawners.start(Request { family, exclusive, command, streams });
-        Ok(())
+        let mark = Mark::of(&command.env);
+        let leader = self.ties.spawn(Request { family, exclusive, command, streams })?;
+        self.admit(family, leader, mark, exclusive)
     }
 
-    fn greet_newborn(&mut self) {
-        for Answer { family, leader, .. } in self.spawners.answers() {
-            if let Err(error) = leader.and_then(|leader| self.admit(family, leader)) {
-                self.miscarry(family, &error);
-            }
-        }
-    }
-
-    fn admit(&mut self, family: FamilyId, leader: Leader) -> io::Result<()> {
+    fn admit(&mut self, family: FamilyId, leader: Leader, mark: Mark, exclusive: bool) -> io::Result<()> {
         if let Err(error) = self.waker.watch_leader(family, &leader.exit) {
             leader.abandon();
             return Err(error);
         }
         let number = leader.pid.as_raw_nonzero().get().unsigned_abs();
         self.mouth.say(Event::Launched { family, leader: number });
-        self.families.admit(family, leader);
+        self.families.admit(family, leader, mark, exclusive);
         self.sweep_at = self.sweep_at.or_else(|| Some(SystemClock.monotonic() + REST));
         self.input(Input::Launched { family, runs: true });
         Ok(())
@@ -265,7 +265,6 @@ impl Post {
 
     fn miscarry(&mut self, family: FamilyId, error: &io::Error) {
         let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-        self.families.forget(family);
         self.mouth.say(Event::Failed { family, errno });
         self.input(Input::Launched { family, runs: false });
     }
@@ -275,15 +274,17 @@ impl Post {
         if self.sweep_at.is_none_or(|at| at > now) {
             return Ok(());
         }
-        // Those who are announced are not taken for strays.
-        self.greet_newborn();
+        for family in std::mem::take(&mut self.lingering) {
+            self.leader_ended(family);
+        }
         let emptied = self.families.sweep()?;
         self.sweep_pause = if emptied.is_empty() { self.sweep_pause * 2 } else { Duration::ZERO };
         self.sweep_pause = self.sweep_pause.clamp(SWEEP_PAUSE_MIN, SWEEP_PAUSE_MAX);
         for family in emptied {
             self.input(Input::Emptied { family });
         }
-        let pause = if self.families.is_ending() { Some(self.sweep_pause) } else { None };
+        let is_waiting = self.families.is_ending() || !self.lingering.is_empty();
+        let pause = is_waiting.then_some(self.sweep_pause);
         let pause = pause.or_else(|| self.families.has_children().then_some(REST));
         self.sweep_at = pause.map(|pause| now + pause);
         Ok(())
@@ -297,6 +298,12 @@ impl Post {
 
     fn take_leave(&mut self) {
         while let Some((key, nonce, words)) = self.leaves.pop_front() {
+            let asked_at = SystemClock.monotonic();
+            // As of the moment it is said: finding a server may have taken longer than the margin it is about.
+            let words = || Leave {
+                stopped_for: words.stopped_for + SystemClock.monotonic().since(asked_at),
+                ..words
+            };
             let taken = leave::take(&self.servers, &key, nonce, words);
             self.input(Input::LeaveAnswered { key, taken });
         }

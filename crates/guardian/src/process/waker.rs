@@ -1,7 +1,7 @@
-//! What the loop waits for: the line, the worker's end, a leader's start or end, a time.
+//! What the loop waits for: the line, the worker's end, a leader's end, a time.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 
 use lease::guardian::FamilyId;
 use model::Instant;
@@ -18,15 +18,14 @@ const WAKES_MAX: usize = 256;
 const LINE: u64 = 0;
 const WORKER: u64 = 1;
 const TIME: u64 = 2;
-const SPAWNED: u64 = 3;
 /// Families come after these.
-const FAMILY_0: u64 = 4;
+const FAMILY_0: u64 = 3;
 
 pub(super) struct Waker {
     epoll: OwnedFd,
     timer: OwnedFd,
     armed_for: Option<Instant>,
-    line: Wanted,
+    wants_room: bool,
     events: Vec<epoll::Event>,
 }
 
@@ -41,21 +40,10 @@ pub(super) enum Wake {
     LeaderEnded(FamilyId),
     /// It is time.
     Time,
-    /// Leaders were started, or could not be.
-    Spawned,
-}
-
-/// What the line is watched for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Wanted {
-    /// The worker says something.
-    pub(super) words: bool,
-    /// There is room to answer.
-    pub(super) room: bool,
 }
 
 impl Waker {
-    pub(super) fn new(line: &OwnedFd, worker: &OwnedFd, spawned: BorrowedFd<'_>) -> io::Result<Waker> {
+    pub(super) fn new(line: &OwnedFd, worker: &OwnedFd) -> io::Result<Waker> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         // Counts suspend, as the lease does: a machine that wakes up late finds its deadline passed.
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
@@ -64,9 +52,8 @@ impl Waker {
         watch(line, LINE)?;
         watch(worker, WORKER)?;
         watch(&timer, TIME)?;
-        epoll::add(&epoll, spawned, EventData::new_u64(SPAWNED), EventFlags::IN)?;
         let events = Vec::with_capacity(WAKES_MAX);
-        Ok(Waker { epoll, timer, armed_for: None, line: Wanted { words: true, room: false }, events })
+        Ok(Waker { epoll, timer, armed_for: None, wants_room: false, events })
     }
 
     /// Waits until something happens.
@@ -107,15 +94,14 @@ impl Waker {
         Ok(epoll::add(&self.epoll, exit, EventData::new_u64(FAMILY_0 + id.0), flags)?)
     }
 
-    /// Wakes for this on the line.
-    pub(super) fn watch_line(&mut self, line: &OwnedFd, wanted: Wanted) -> io::Result<()> {
-        if self.line == wanted {
+    /// Also wakes when the line has room again, or not any more.
+    pub(super) fn watch_line(&mut self, line: &OwnedFd, wants_room: bool) -> io::Result<()> {
+        if self.wants_room == wants_room {
             return Ok(());
         }
-        self.line = wanted;
-        let mut flags = EventFlags::empty();
-        flags.set(EventFlags::IN, wanted.words);
-        flags.set(EventFlags::OUT, wanted.room);
+        self.wants_room = wants_room;
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, wants_room);
         Ok(epoll::modify(&self.epoll, line, EventData::new_u64(LINE), flags)?)
     }
 
@@ -131,7 +117,6 @@ impl Wake {
             LINE => Wake::Line,
             WORKER => Wake::WorkerDied,
             TIME => Wake::Time,
-            SPAWNED => Wake::Spawned,
             family => Wake::LeaderEnded(FamilyId(family - FAMILY_0)),
         }
     }

@@ -25,7 +25,8 @@ async fn a_killed_guardian_takes_everyone_with_it() {
         witness.knocked(3).await;
         guardian.kill();
         let end = timeout(PATIENCE, family.ended()).await.expect("it is noticed");
-        assert_eq!(end, Err(GuardianLost { all_gone: true }), "{mode}");
+        // Otherwise it is true here, and not known: one who forks fast enough is never seen.
+        assert_eq!(end, Err(GuardianLost { all_gone: is_clean }), "{mode}");
         assert!(!witness.is_held(), "someone is left in {mode}");
         timeout(PATIENCE, guardian.lost()).await.expect("it is noticed");
         let refused = guardian.launch(shell("next", "exit 0")).await.expect_err("no guardian");

@@ -131,11 +131,12 @@ fn garbage_on_the_line_does_not_hurt() {
 #[test]
 fn a_closed_line_proves_nothing() {
     let mut raw = Raw::start();
-    let (kill_wait, safety) = (Duration::from_millis(100), Duration::from_millis(100));
+    // Much more than the kernel needs, however busy the machine is.
+    let (kill_wait, safety) = (Duration::from_millis(100), Duration::from_secs(3));
     let nanos = |span: Duration| number(span.as_nanos() as u64);
     send(&raw.line, &[&[10][..], &nanos(kill_wait), &nanos(safety)].concat(), &[]);
     send(&raw.line, &[&[11][..], &text("w"), &number(1)].concat(), &[]);
-    let hold_until = SystemClock.monotonic() + Duration::from_millis(1_500);
+    let hold_until = SystemClock.monotonic() + Duration::from_millis(4_500);
     send(&raw.line, &[&[12][..], &number(hold_until.as_nanos())].concat(), &[]);
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).expect("a pipe");
     send(&raw.line, &launch(1, true, "sleep", "1000"), &[writer.as_fd(), writer.as_fd(), writer.as_fd()]);

@@ -76,6 +76,7 @@ pub(crate) fn shell(job: &str, command: &str) -> Launch {
         args: vec!["-c".into(), command.into()],
         env: vec![("TENURE_JOB_ID".into(), job.into()), ("TENURE_FENCE".into(), "1".into())],
         exclusive: false,
+        no_input: false,
     }
 }
 

@@ -5,6 +5,7 @@ use model::{Hold, Instant};
 
 use super::drain::Phase;
 use super::machine::Ledger;
+use super::mutation::Mutation;
 use super::stream::Stream;
 use super::{LeaveNote, Transmit};
 use crate::message::{Change, Heartbeat};
@@ -102,7 +103,14 @@ impl Ledger {
     }
 
     fn is_heartbeat_due(&self, now: Instant) -> bool {
-        self.pulse.is_due(now) && !self.phase.has_taken_leave()
+        self.pulse.is_due(now) && !self.phase.has_taken_leave() && !self.awaits_ends()
+    }
+
+    /// A successor says what it goes on with, and the server gives away what it does not name. So what may still run of the
+    /// exclusive jobs of the key before must end first.
+    fn awaits_ends(&self) -> bool {
+        let names_former = self.instance.former().is_some();
+        names_former && self.jobs.has_outlived() && !self.has(Mutation::ExclusiveInherited)
     }
 
     fn take_notes(&mut self) -> Vec<(Hold, Bytes)> {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lease::registry::Input;
+use lease::registry::{Input, WorkerState};
 use model::{ErrorKind, Hold, Nonce, Outcome, QueueName, Report, State, WorkerKey};
 use rpc::{ApiError, convert, wire};
 use store::{Claim, Finished, KnownWorker, Progress, Renewed};
@@ -159,6 +159,21 @@ impl Api {
         ))
     }
 
+    /// A worker that can stop jobs for certain says on its stream that one has ended, when it has. Anyone who knows its key,
+    /// such as the job itself, could say so by a call while the job still runs.
+    async fn refuse_by_call(&self, worker: &WorkerKey) -> Answer<()> {
+        let Some((view, _)) = self.roll_entry(worker, 0).await? else { return Ok(()) };
+        if view.profile.stop_within.is_none() && view.state != WorkerState::Unsynced {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            ErrorKind::Refused,
+            format!(
+                "worker {worker} reports on its stream, when its jobs have stopped; a call cannot do that for it"
+            ),
+        ))
+    }
+
     async fn refuse_dead_key(&self, worker: &WorkerKey) -> Answer<()> {
         match self.store.worker(worker).await? {
             Some(KnownWorker { ended: Some((end, _)), .. }) => Err(ApiError::new(
@@ -264,6 +279,7 @@ impl Api {
 
     pub(crate) async fn finish(&self, request: wire::FinishRequest) -> Answer<wire::FinishResponse> {
         let worker = convert::worker(&request.worker)?;
+        self.refuse_by_call(&worker).await?;
         let limits = &self.config.limits;
         let reports = request
             .reports

@@ -241,3 +241,22 @@ async fn exclusive_queues_and_their_running_jobs_outlive_a_restart() {
     assert_eq!(unfit.beat().await.answer, "ok");
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_call_cannot_report_for_a_worker_that_reports_when_its_jobs_have_stopped() {
+    let server = Server::start().await;
+    set_exclusive(&server, true).await;
+    enqueue(&server).await;
+    let mut worker = ByHand::join(&server, "w", FIT, 1).await;
+    let job = worker.take().await;
+    // All of it is in the environment of a job.
+    let report = json!({"job": job.job, "fence": job.fence, "outcome": "handed_back"});
+    let finish = json!({"worker": "w", "reports": [report]}).to_string();
+    let (status, problem) = server.http("POST", "/v1/work/finish", &finish).await;
+    assert_eq!(status, 409, "{problem}");
+    assert_eq!(state(&server, &job).await.state, "running");
+    let server = server.restart_with(node::NodeConfig::default()).await;
+    let (status, problem) = server.http("POST", "/v1/work/finish", &finish).await;
+    assert_eq!(status, 409, "nor before the server knows again what the worker can: {problem}");
+    server.stop().await;
+}

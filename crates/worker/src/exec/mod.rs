@@ -18,12 +18,14 @@ mod outcome;
 mod program;
 
 use std::fmt::Display;
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
 use guardian::{Exit, Family, Guardian, GuardianLost, Launch, LaunchError};
 use lease::ledger::Ended;
 use model::Invalid;
+use rustix::io::Errno;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time;
 use tokio_util::sync::CancellationToken;
@@ -38,6 +40,9 @@ use crate::job_error::JobError;
 const STDOUT_MAX_DEFAULT: usize = 64 << 10;
 /// How much of the end of standard error is kept.
 const STDERR_MAX_DEFAULT: usize = 4 << 10;
+/// How long a start is put off for want of descriptors, processes or memory, and how often it is tried.
+const SHORTAGE_WAIT: Duration = Duration::from_secs(10);
+const SHORTAGE_PAUSE: Duration = Duration::from_millis(100);
 /// How long output may still trickle in once the family is gone: only someone who got hold of a pipe in another way can
 /// keep it open.
 const OUTPUT_WAIT: Duration = Duration::from_secs(1);
@@ -64,11 +69,12 @@ pub(crate) struct ExecTerms {
 
 impl ExecRunner {
     /// A runner for this program and its arguments. Refused, with a sentence, if the program cannot be found or run.
-    pub fn new(command: Vec<String>) -> Result<Self, Invalid> {
-        let Some(program) = command.first() else {
+    /// It is found in `PATH` once, here.
+    pub fn new(mut command: Vec<String>) -> Result<Self, Invalid> {
+        let Some(program) = command.first_mut() else {
             return Err(Invalid::new("name a command to run for each job"));
         };
-        program::check(program)?;
+        *program = program::find(program)?;
         Ok(ExecRunner {
             command,
             env: Vec::new(),
@@ -110,7 +116,11 @@ impl ExecRunner {
             let program = &self.command[0];
             handler::ended(Err(JobError::retry(format!("cannot start {program:?}: {error}"))))
         };
-        let mut family = match terms.guardian.launch(self.launch(&context)).await {
+        // It may have been stopped while its task waited for its turn.
+        if context.is_cancelled() {
+            return Ended::Aborted;
+        }
+        let mut family = match self.launched(&terms, &context, payload.is_empty()).await {
             Ok(family) => family,
             Err(LaunchError::TooLate) => return Ended::Aborted,
             Err(LaunchError::GuardianLost(lost)) => return guardian_lost(lost, &context).await,
@@ -118,8 +128,8 @@ impl ExecRunner {
         };
         let mut stdout = Head::new(self.stdout_max);
         let mut stderr = Tail::new(self.stderr_max);
-        let untaken = "a family comes with all its pipes";
-        let pipe_in = family.stdin.take().expect(untaken);
+        let untaken = "a family comes with the pipes of its output";
+        let pipe_in = family.stdin.take();
         let (pipe_out, pipe_err) =
             (family.stdout.take().expect(untaken), family.stderr.take().expect(untaken));
         let ended = {
@@ -184,7 +194,31 @@ impl ExecRunner {
         Ok(Ran { exit: family.ended().await?, is_stopped: true })
     }
 
-    fn launch(&self, context: &JobContext) -> Launch {
+    /// Starts the family. A machine that is out of descriptors or processes just now is not the job's fault, so it waits a
+    /// while for better times.
+    async fn launched(
+        &self,
+        terms: &ExecTerms,
+        context: &JobContext,
+        no_input: bool,
+    ) -> Result<Family, LaunchError> {
+        let launch = self.launch(context, no_input);
+        let give_up_at = time::Instant::now() + SHORTAGE_WAIT;
+        loop {
+            match terms.guardian.launch(launch.clone()).await {
+                Err(LaunchError::Failed(error))
+                    if is_shortage(&error)
+                        && time::Instant::now() < give_up_at
+                        && !context.is_cancelled() =>
+                {
+                    time::sleep(SHORTAGE_PAUSE).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+
+    fn launch(&self, context: &JobContext, no_input: bool) -> Launch {
         let mut env = self.env.clone();
         let mut set = |name: &str, value: String| env.push((name.to_owned(), value));
         set("TENURE_JOB_ID", context.job_id().to_string());
@@ -206,7 +240,8 @@ impl ExecRunner {
             set("TENURE_EXCLUSIVE", "1".to_owned());
         }
         let (program, args) = self.command.split_first().expect("a runner has a program");
-        Launch { program: program.clone(), args: args.to_vec(), env, exclusive: context.is_exclusive() }
+        let exclusive = context.is_exclusive();
+        Launch { program: program.clone(), args: args.to_vec(), env, exclusive, no_input }
     }
 }
 
@@ -238,9 +273,17 @@ async fn guardian_lost(lost: GuardianLost, context: &JobContext) -> Ended {
     Ended::Aborted
 }
 
+/// Whether it is for want of something that comes back.
+fn is_shortage(error: &io::Error) -> bool {
+    let short = [Errno::MFILE, Errno::NFILE, Errno::AGAIN, Errno::NOMEM];
+    Errno::from_io_error(error).is_some_and(|errno| short.contains(&errno))
+}
+
 /// Gives the process its input. One that does not want it (EPIPE) is none of our business; its exit code speaks.
-async fn feed(mut stdin: impl AsyncWrite + Unpin, payload: Bytes) {
-    let _ = stdin.write_all(&payload).await;
+async fn feed(stdin: Option<impl AsyncWrite + Unpin>, payload: Bytes) {
+    if let Some(mut stdin) = stdin {
+        let _ = stdin.write_all(&payload).await;
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Is there such a program? Asked once at the start of a worker: a typing error should not cost every job an attempt.
+//! Which program is it? Asked once at the start of a worker: a typing error should not cost every job an attempt, and looking
+//! through `PATH` for every job would cost a short one as much as its start.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -6,8 +7,8 @@ use std::path::{Path, PathBuf};
 use model::Invalid;
 use rustix::fs::{Access, access};
 
-/// Refuses a program that cannot be found or run, by the rules of `execvp`.
-pub(super) fn check(program: &str) -> Result<(), Invalid> {
+/// The path of a program, by the rules of `execvp`; refused if it cannot be found or run.
+pub(super) fn find(program: &str) -> Result<String, Invalid> {
     if program.contains('/') {
         let path = Path::new(program);
         if !path.exists() {
@@ -16,16 +17,18 @@ pub(super) fn check(program: &str) -> Result<(), Invalid> {
         if !is_executable(path) {
             return Err(Invalid::new(format!("{program:?} cannot be run; make it executable (chmod +x)")));
         }
-        return Ok(());
+        return Ok(program.to_owned());
     }
     let directories = env::var_os("PATH").unwrap_or_default();
     let mut candidates = env::split_paths(&directories).map(|directory: PathBuf| directory.join(program));
-    if program.is_empty() || !candidates.any(|path| is_executable(&path)) {
+    let found = candidates.find(|path| is_executable(path)).filter(|_| !program.is_empty());
+    let Some(path) = found else {
         return Err(Invalid::new(format!(
             "cannot find the command {program:?} in PATH; check its spelling or give its full path"
         )));
-    }
-    Ok(())
+    };
+    // A path that cannot be passed on as text is looked up for every job.
+    Ok(path.into_os_string().into_string().unwrap_or_else(|_| program.to_owned()))
 }
 
 fn is_executable(path: &Path) -> bool {
@@ -38,8 +41,8 @@ mod tests {
 
     #[test]
     fn only_what_can_be_run_is_taken() {
-        assert_eq!(check("sh"), Ok(()));
-        assert_eq!(check("/bin/sh"), Ok(()));
+        assert!(find("sh").is_ok_and(|path| path.starts_with('/') && path.ends_with("/sh")));
+        assert_eq!(find("/bin/sh"), Ok("/bin/sh".to_owned()));
         for (program, complaint) in [
             ("no-such-command", "cannot find the command \"no-such-command\" in PATH"),
             ("", "cannot find the command \"\" in PATH"),
@@ -47,7 +50,7 @@ mod tests {
             ("/etc/passwd", "cannot be run"),
             ("/etc", "cannot be run"),
         ] {
-            let error = check(program).unwrap_err().0;
+            let error = find(program).unwrap_err().0;
             assert!(error.contains(complaint), "{program:?}: {error}");
         }
     }

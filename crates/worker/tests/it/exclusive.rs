@@ -192,6 +192,32 @@ async fn a_handler_that_cannot_be_ended_dooms_the_process() {
 }
 
 #[tokio::test]
+async fn a_handler_whose_work_may_go_on_elsewhere_is_not_taken_for_stopped() {
+    let mut server = ScriptedServer::start().await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    // To end its task would end the waiting, and not what it waits for: a thread, another task.
+    let waiting =
+        builder(&server.url).handle_raw("work", |_, _| std::future::pending::<Result<Bytes, JobError>>());
+    let mut worker = Running::start(swift(waiting).on_doom(move |job| drop(tell.send(job.to_string()))));
+    let (_, mut stream) = server.register().await;
+    stream.assign(exclusive(1, 7)).await;
+    let_start(&mut stream).await;
+    started(&mut worker).await;
+    stream.stop(1, 7, "cancelled").await;
+    let doomed = patiently("the end of everything", async {
+        loop {
+            tokio::select! {
+                job = told.recv() => break job,
+                frame = stream.next() => assert!(frame.reports.is_empty(), "{frame:?}"),
+            }
+        }
+    })
+    .await;
+    assert_eq!(doomed, Some(job_id(1)));
+    worker.shutdown.abort();
+}
+
+#[tokio::test]
 async fn a_handler_is_told_to_stop_in_time_when_the_server_falls_silent() {
     let mut server = ScriptedServer::start().await;
     let (builder, mut told) = stoppable(&server.url);
@@ -310,12 +336,12 @@ async fn a_worker_that_must_be_fit_and_is_not_is_refused_with_words() {
 async fn a_guardian_that_cannot_end_this_process_guards_no_exclusive_handlers_inside_it() {
     let url = "http://127.0.0.1:1";
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_worker-guardian"));
-    let guardian = match Guardian::start_program(program, worker::guardian::Isolation::Namespace) {
-        Ok(guardian) => guardian,
+    let start = || Guardian::start_program(program, worker::guardian::Isolation::Namespace);
+    if start().is_err() {
         // Where namespaces are not allowed, every guardian can end its worker.
-        Err(_) => return assert!(guardian().can_kill_worker()),
-    };
-    let with = |builder: WorkerBuilder| builder.guardian(guardian.clone());
+        return assert!(guardian().can_kill_worker());
+    }
+    let with = |builder: WorkerBuilder| builder.guardian(start().expect("it is allowed"));
     assert!(!with(echo(url)).build().expect("it serves ordinary queues").is_exclusive());
     let refused = with(echo(url)).exclusive(true).build().unwrap_err().to_string();
     assert!(refused.starts_with("a guardian in a PID namespace cannot end this process"), "{refused}");
@@ -324,12 +350,18 @@ async fn a_guardian_that_cannot_end_this_process_guards_no_exclusive_handlers_in
 }
 
 #[tokio::test]
+async fn a_guardian_serves_one_worker() {
+    let (url, guardian) = ("http://127.0.0.1:1", guardian());
+    let _first = echo(url).guardian(guardian.clone()).build().expect("it is free");
+    let refused = echo(url).guardian(guardian).build().unwrap_err().to_string();
+    assert_eq!(refused, "this guardian serves another worker; start one for each");
+}
+
+#[tokio::test]
 async fn a_drain_ends_exclusive_jobs_and_hands_them_back() {
     let mut server = ScriptedServer::start().await;
-    let forever = builder(&server.url)
-        .grace(Duration::from_millis(500))
-        .handle_raw("work", |_, _| std::future::pending::<Result<Bytes, JobError>>());
-    let mut worker = Running::start(swift(forever));
+    let (builder, _told) = stoppable(&server.url);
+    let mut worker = Running::start(swift(builder.grace(Duration::from_millis(500))));
     let (_, mut stream) = server.register().await;
     stream.assign(exclusive(1, 7)).await;
     let_start(&mut stream).await;
