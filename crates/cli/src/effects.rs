@@ -11,6 +11,7 @@
 //! lost    JOB FENCE NANOS     the worker learnt that the job is not its any more
 //! ```
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -112,6 +113,21 @@ pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
         Err(error) => return Err(error),
     };
     text.lines().map(|line| line.parse().map_err(io::Error::other)).collect()
+}
+
+/// Each time a job went from one claim to the next: the job, and the time from the last sign of work under the old claim to
+/// the first under the new one, in nanoseconds; negative where both were at work at once.
+pub fn hand_overs<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Vec<(JobId, i64)> {
+    let mut runs: BTreeMap<(JobId, Fence), (u64, u64)> = BTreeMap::new();
+    let is_at_work = |entry: &&Entry| matches!(entry.what, What::Start | What::Tick | What::Effect);
+    for entry in entries.into_iter().filter(is_at_work) {
+        let (first, last) = runs.entry((entry.job, entry.fence)).or_insert((entry.nanos, entry.nanos));
+        *first = entry.nanos.min(*first);
+        *last = entry.nanos.max(*last);
+    }
+    let runs: Vec<_> = runs.into_iter().collect();
+    let pairs = runs.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0);
+    pairs.map(|pair| (pair[0].0.0, pair[1].1.0 as i64 - pair[0].1.1 as i64)).collect()
 }
 
 #[cfg(test)]

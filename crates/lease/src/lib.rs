@@ -12,3 +12,5 @@ pub mod message;
 pub mod monitor;
 pub mod passive;
 pub mod registry;
+#[cfg(test)]
+mod splitmix;

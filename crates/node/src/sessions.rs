@@ -197,7 +197,7 @@ impl Sessions {
         session
     }
 
-    /// The registry took a heartbeat of this session and granted this lease. Answers the credits that waited for that, and
+    /// The registry took a heartbeat on this stream and granted this lease. Answers the credits that waited for that, and
     /// whether it became fit or unfit for exclusive jobs.
     pub(crate) fn note_leased(&self, session: &Session, lease: Duration) -> (u32, bool) {
         let is_fit = session.profile.stop_within.is_some_and(|within| fits_exclusive(lease, within));

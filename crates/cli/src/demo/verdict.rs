@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::{Fence, JobId};
 use serde::Serialize;
 
-use crate::effects::{Entry, What};
+use crate::effects::{self, Entry, What};
 use crate::percentile::percentile;
 
 /// A worker that was killed or frozen.
@@ -78,7 +78,12 @@ impl Verdict {
         let rescues = rescue_times(logs, faults);
         let crashes: Vec<Fault> = faults.iter().filter(|fault| fault.is_crash).copied().collect();
         let crash_rescues = rescue_times(logs, &crashes);
-        let margins = hand_over_margins(logs, exclusive);
+        let mut margins: Vec<i64> = effects::hand_overs(logs.iter().flatten())
+            .into_iter()
+            .filter(|(job, _)| exclusive.contains(job))
+            .map(|(_, margin)| margin)
+            .collect();
+        margins.sort_unstable();
         Verdict {
             jobs: jobs.len(),
             // A worker that is killed between the server's acceptance and its own note leaves no `accept` line, so the
@@ -158,23 +163,6 @@ fn rescue_times(logs: &[Vec<Entry>], faults: &[Fault]) -> Vec<u64> {
     }
     times.sort_unstable();
     times
-}
-
-/// For each exclusive job that was run more than once: from the last sign of each run to the first of the next, sorted, in
-/// nanoseconds; negative where they overlap.
-fn hand_over_margins(logs: &[Vec<Entry>], exclusive: &BTreeSet<JobId>) -> Vec<i64> {
-    let mut runs: BTreeMap<(JobId, Fence), (u64, u64)> = BTreeMap::new();
-    let at_work = |entry: &&Entry| matches!(entry.what, What::Start | What::Tick | What::Effect);
-    for entry in logs.iter().flatten().filter(at_work).filter(|entry| exclusive.contains(&entry.job)) {
-        let (first, last) = runs.entry((entry.job, entry.fence)).or_insert((entry.nanos, entry.nanos));
-        *first = entry.nanos.min(*first);
-        *last = entry.nanos.max(*last);
-    }
-    let runs: Vec<_> = runs.into_iter().collect();
-    let pairs = runs.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0);
-    let mut margins: Vec<i64> = pairs.map(|pair| pair[1].1.0 as i64 - pair[0].1.1 as i64).collect();
-    margins.sort_unstable();
-    margins
 }
 
 /// In milliseconds, of sorted nanoseconds.

@@ -113,7 +113,7 @@ pub(crate) struct Session {
     _psql: Child,
     input: ChildStdin,
     output: Lines<BufReader<ChildStdout>>,
-    /// The server's process of this session.
+    /// The server's process that serves it.
     backend: String,
 }
 

@@ -7,19 +7,7 @@ use std::time::Duration;
 use model::Instant;
 
 use super::{Input, Output, PassiveConfig, SilenceWatch};
-
-/// SplitMix64.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % bound
-    }
-}
+use crate::splitmix::SplitMix;
 
 /// Members by number, each with its last ping. A number is used once.
 type Pings = BTreeMap<u64, Instant>;
@@ -34,7 +22,7 @@ fn drain(watch: &mut SilenceWatch<u64>) -> Vec<u64> {
 #[test]
 fn finds_whom_a_full_scan_finds_and_nobody_else() {
     for seed in 0..300 {
-        let mut random = Random(seed);
+        let mut random = SplitMix::new(seed);
         let check_every = Duration::from_millis(1 + random.below(5_000));
         let config = PassiveConfig {
             timeout: 3 * check_every + Duration::from_millis(random.below(20_000)),

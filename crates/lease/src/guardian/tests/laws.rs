@@ -4,30 +4,10 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::splitmix::SplitMix;
 
 const SEEDS: u64 = 1_000;
 const STEPS: usize = 120;
-
-/// A generator whose seed tells the whole story (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A family as it really is.
 struct Real {
@@ -48,7 +28,7 @@ enum Stage {
 }
 
 struct World {
-    dice: Dice,
+    dice: SplitMix,
     now_ms: u64,
     guardian: Guardian,
     families: BTreeMap<FamilyId, Real>,
@@ -67,7 +47,7 @@ struct World {
 impl World {
     fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         World {
-            dice: Dice(seed),
+            dice: SplitMix::new(seed),
             now_ms: 0,
             guardian: mutation.map_or_else(Guardian::new, Guardian::broken),
             families: BTreeMap::new(),

@@ -4,11 +4,11 @@ use model::{Fence, Hold, JobId, Limits};
 
 use super::desk::{Desk, HELD, lost, row, secs};
 use super::peer::{Peer, hold};
-use super::splitmix::SplitMix;
 use super::{Bug, cases};
 use crate::digest::Digest;
 use crate::message::{Answer, Change};
 use crate::registry::{HoldStanding, Input, STOPS_MAX, Verdict};
+use crate::splitmix::SplitMix;
 
 cases![
     hundred_thousand_changes_in_one_heartbeat,

@@ -12,7 +12,6 @@ mod mutations;
 mod peer;
 mod properties;
 mod restart;
-mod splitmix;
 mod stopping;
 mod succession;
 mod verification;

@@ -5,32 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::*;
 use super::Tally;
 use super::registry::{Desk, Row};
+use crate::splitmix::SplitMix;
 use model::HolderEnd;
 
 const SLOTS: u32 = 4;
 /// Jobs of an exclusive queue have numbers from here on.
 const EXCLUSIVE: u8 = 100;
-
-/// A generator whose seed tells the whole story (SplitMix64).
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    fn percent(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
-    }
-}
 
 /// A handler that runs.
 struct Handler {
@@ -48,7 +28,7 @@ enum Word {
 }
 
 pub(super) struct World {
-    dice: Dice,
+    dice: SplitMix,
     now_ms: u64,
     mutation: Option<Mutation>,
     ledger: Ledger,
@@ -72,7 +52,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, mutation: Option<Mutation>) -> Self {
         World {
-            dice: Dice(seed),
+            dice: SplitMix::new(seed),
             now_ms: 0,
             mutation,
             ledger: Ledger { mutation, ..Ledger::new(terms(SLOTS), key("k0"), NONCE) },

@@ -17,10 +17,10 @@ use self::store::{Asked, Store};
 use super::Bug;
 use super::desk::{millis, registry, row, terms};
 use super::peer::hold;
-use super::splitmix::SplitMix;
 use crate::clock_rule::{RateError, hold_until};
 use crate::message::{Answer, Change, Generation, Heartbeat, Leave, Stop, StopOrder};
 use crate::registry::{Input, Output, Registry, Row, Ticket, Verdict, WorkerState};
+use crate::splitmix::SplitMix;
 
 /// What is on its way.
 #[derive(Clone, Debug)]

@@ -1,14 +1,14 @@
 //! A seeded generator (splitmix64), so that a failing seed tells the whole story.
 
 /// The generator.
-pub(super) struct SplitMix(u64);
+pub(crate) struct SplitMix(u64);
 
 impl SplitMix {
-    pub(super) fn new(seed: u64) -> Self {
+    pub(crate) fn new(seed: u64) -> Self {
         SplitMix(seed)
     }
 
-    pub(super) fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -17,12 +17,12 @@ impl SplitMix {
     }
 
     /// A number in `0..bound`.
-    pub(super) fn below(&mut self, bound: u64) -> u64 {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 
     /// One of them, or none if there are none.
-    pub(super) fn pick<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
+    pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
         if choices.is_empty() {
             None
         } else {
@@ -31,7 +31,7 @@ impl SplitMix {
     }
 
     /// True this often.
-    pub(super) fn percent(&mut self, percent: u64) -> bool {
+    pub(crate) fn percent(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 }
