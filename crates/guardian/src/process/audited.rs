@@ -1,33 +1,130 @@
-//! The two things that have no safe form: what a leader does between fork and exec, and giving memory back. The only unsafe
-//! place of the project.
+//! The two things that have no safe form: starting a leader, and giving memory back. The only unsafe place of the project.
 
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
 use std::io;
-use std::os::fd::OwnedFd;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::{mem, ptr};
 
 use rustix::mm::{Advice, madvise};
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpgid};
 
-/// Ties a leader to the guardian: it joins its cgroup, if it has one, and dies when the guardian does.
-#[expect(unsafe_code, reason = "there is no other way to do something in the child before its exec")]
-pub(super) fn tie(command: &mut Command, guardian: Pid, entrance: Option<OwnedFd>) {
-    let tie = move || {
-        if let Some(entrance) = &entrance {
-            rustix::io::write(entrance, b"0")?;
+/// What a leader needs between its birth and its program: a few frames, and room for a search through `PATH`.
+const STACK_BYTES: usize = 64 << 10;
+
+/// Starts leaders. The child borrows our memory until its program runs, as with `posix_spawn`: a copy, as `fork` makes it,
+/// costs several times as much, and `posix_spawn` knows neither cgroups nor the parent-death signal.
+pub(super) struct Midwife {
+    stack: Box<[u128]>,
+}
+
+/// A leader to be.
+pub(super) struct Birth<'a> {
+    pub(super) program: &'a CStr,
+    pub(super) args: &'a [CString],
+    pub(super) env: &'a [&'a CStr],
+    pub(super) streams: [BorrowedFd<'a>; 3],
+    /// The cgroup it goes to.
+    pub(super) entrance: Option<BorrowedFd<'a>>,
+    /// It dies when this one, its parent, does.
+    pub(super) tied_to: Option<Pid>,
+    /// Signals that have a handler here.
+    pub(super) handled: &'a [i32],
+}
+
+/// What the child sees; all of it outlives its use, for the parent sleeps until then.
+struct Cradle<'a> {
+    birth: &'a Birth<'a>,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+    /// Why its program does not run, if it does not.
+    errno: i32,
+}
+
+impl Midwife {
+    pub(super) fn new() -> Midwife {
+        Midwife { stack: vec![0; STACK_BYTES / size_of::<u128>()].into_boxed_slice() }
+    }
+
+    /// Returns when its program runs, with a descriptor that is readable when it has exited. It leads a process group.
+    #[expect(unsafe_code, reason = "there is no other way to do something in a child before its exec")]
+    pub(super) fn deliver(&mut self, birth: &Birth<'_>) -> io::Result<(Pid, OwnedFd)> {
+        if birth.streams.iter().any(|stream| stream.as_raw_fd() <= 2) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a stream is in the place of another"));
         }
+        let ended = |words: &mut dyn Iterator<Item = *const c_char>| words.chain([ptr::null()]).collect();
+        let argv =
+            ended(&mut [birth.program.as_ptr()].into_iter().chain(birth.args.iter().map(|arg| arg.as_ptr())));
+        let envp = ended(&mut birth.env.iter().map(|variable| variable.as_ptr()));
+        let mut cradle = Cradle { birth, argv, envp, errno: 0 };
+        let mut exit: RawFd = -1;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+        // SAFETY: with CLONE_VFORK this thread, the only one of the process, sleeps until the child has its own program or is
+        // gone, so everything the child borrows (the cradle, the stack, which is used from its end) stays as it is and is
+        // used by nobody else; `enter` keeps to what is allowed there. All signals are blocked meanwhile, so that no handler
+        // runs in the child. The descriptor is new and ours when a number is returned.
+        let number = unsafe {
+            let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
+            libc::sigfillset(&raw mut all);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
+            let top = self.stack.as_mut_ptr_range().end.cast::<c_void>();
+            let number = libc::clone(enter, top, flags, (&raw mut cradle).cast::<c_void>(), &raw mut exit);
+            let failure = io::Error::last_os_error();
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+            if number < 0 { Err(failure) } else { Ok((number, OwnedFd::from_raw_fd(exit))) }
+        };
+        let (number, exit) = number?;
+        let leader = Pid::from_raw(number).expect("a child has a number");
+        if cradle.errno == 0 {
+            return Ok((leader, exit));
+        }
+        let _ = rustix::process::waitpid(Some(leader), rustix::process::WaitOptions::empty());
+        Err(io::Error::from_raw_os_error(cradle.errno))
+    }
+}
+
+/// The child's way to its program.
+#[expect(unsafe_code, reason = "runs on borrowed memory")]
+extern "C" fn enter(cradle: *mut c_void) -> c_int {
+    // SAFETY: `deliver` passes its cradle, and sleeps while we have it. Nothing here allocates, locks or unwinds: system
+    // calls by rustix, which makes them directly, and functions of the C library that are allowed after a fork. The
+    // dispositions of signals are our own, not shared; those with a handler get their default before any signal can arrive.
+    unsafe {
+        let cradle = &mut *cradle.cast::<Cradle<'_>>();
+        cradle.errno = match prepare(cradle.birth) {
+            Ok(()) => {
+                for signal in cradle.birth.handled.iter().chain(&[libc::SIGPIPE]) {
+                    libc::signal(*signal, libc::SIG_DFL);
+                }
+                let mut none = mem::zeroed();
+                libc::sigemptyset(&raw mut none);
+                libc::sigprocmask(libc::SIG_SETMASK, &raw const none, ptr::null_mut());
+                libc::execvpe(cradle.birth.program.as_ptr(), cradle.argv.as_ptr(), cradle.envp.as_ptr());
+                *libc::__errno_location()
+            }
+            Err(errno) => errno.raw_os_error(),
+        };
+        libc::_exit(127)
+    }
+}
+
+/// Puts the child in its place.
+fn prepare(birth: &Birth<'_>) -> rustix::io::Result<()> {
+    if let Some(entrance) = birth.entrance {
+        rustix::io::write(entrance, b"0")?;
+    }
+    setpgid(None, None)?;
+    if let Some(parent) = birth.tied_to {
         set_parent_process_death_signal(Some(Signal::KILL))?;
-        // A guardian that died before the line above would never send the signal.
-        if getppid() != Some(guardian) {
-            return Err(io::Error::from(rustix::io::Errno::SRCH));
+        // One that died before the line above would never send the signal.
+        if getppid() != Some(parent) {
+            return Err(rustix::io::Errno::SRCH);
         }
-        Ok(())
-    };
-    // SAFETY: the closure runs in the forked child and makes three system calls (write, prctl, getppid) through rustix,
-    // which issues them directly. It takes no lock, allocates nothing (an error is a bare number), and touches no memory but
-    // its own captured values; the descriptor it borrows lives as long as it does.
-    unsafe { command.pre_exec(tie) };
+    }
+    let [stdin, stdout, stderr] = birth.streams;
+    rustix::stdio::dup2_stdin(stdin)?;
+    rustix::stdio::dup2_stdout(stdout)?;
+    rustix::stdio::dup2_stderr(stderr)
 }
 
 /// Gives back the parts of program and libraries that only the start needed. What is needed again is read again.

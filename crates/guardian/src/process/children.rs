@@ -47,7 +47,8 @@ impl Children {
             text.resize(length + CHUNK_BYTES, 0);
             let read = self.list.read_at(&mut text[length..], length as u64)?;
             text.truncate(length + read);
-            if read == 0 {
+            // The kernel fills what it is given, up to a number that does not fit.
+            if read < CHUNK_BYTES / 2 {
                 break;
             }
         }

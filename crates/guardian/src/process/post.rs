@@ -20,7 +20,7 @@ use super::families::Families;
 use super::leave;
 use super::mouth::{Heard, Mouth};
 use super::setup::Station;
-use super::spawn::{Leader, Request, Ties};
+use super::spawn::{Leader, Request, Spawner};
 use super::waker::{Wake, Waker};
 use crate::cgroup::Grove;
 use crate::procfs::Mark;
@@ -44,7 +44,7 @@ pub(super) struct Post {
     families: Families,
     grove: Option<Grove>,
     servers: String,
-    ties: Ties,
+    spawner: Spawner,
     /// Ordered, and not yet allowed or refused by the machine.
     orders: HashMap<FamilyId, Launch>,
     /// To be taken when everything else is done.
@@ -71,7 +71,7 @@ impl Post {
         let Station { worker, children, grove, namespace } = station;
         let cgroup = grove.as_ref().map(|grove| Arc::clone(grove.cgroup()));
         let path = cgroup.as_ref().and_then(|cgroup| cgroup.path().to_str().map(str::to_owned));
-        let ties = Ties { guardian: getpid(), namespace, cgroup };
+        let spawner = Spawner::new(cgroup, (!namespace).then(getpid));
         mouth.say(Event::Ready { cgroup: path });
         mouth.flush();
         Ok(Post {
@@ -82,7 +82,7 @@ impl Post {
             families: Families::new(children),
             grove,
             servers: String::new(),
-            ties,
+            spawner,
             orders: HashMap::new(),
             leaves: VecDeque::new(),
             lingering: Vec::new(),
@@ -246,7 +246,7 @@ impl Post {
         // Missing streams were cut off by the limit of open files.
         let streams = <[OwnedFd; 3]>::try_from(streams).map_err(|_| Errno::MFILE)?;
         let mark = Mark::of(&command.env);
-        let leader = self.ties.spawn(Request { family, exclusive, command, streams })?;
+        let leader = self.spawner.spawn(&Request { family, exclusive, command, streams })?;
         self.admit(family, leader, mark, exclusive)
     }
 

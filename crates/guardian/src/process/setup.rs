@@ -19,7 +19,7 @@ use crate::cgroup::Grove;
 use crate::wire::{Event, Said};
 
 /// What service managers and terminals send to whole groups. A guardian ends after its worker, not with it.
-const IGNORED: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
+pub(super) const HANDLED: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM];
 
 /// Makes this process a guardian of whoever is at the other end of its standard input. The sentence says why not; the
 /// other end was told too.
@@ -49,7 +49,7 @@ pub(super) struct Station {
 fn prepare(mouth: &mut Mouth) -> Result<Station, String> {
     let number = be_alone()?;
     let (worker, namespace) = greeting(mouth)?;
-    for signal in IGNORED {
+    for signal in HANDLED {
         // A handler, unlike an ignored signal, is not inherited by the jobs.
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
             .map_err(|error| format!("cannot handle signal {signal}: {error}"))?;

@@ -57,6 +57,23 @@ async fn input_output_and_environment_are_the_jobs_own() {
     }
 }
 
+/// The guardian handles and blocks signals for itself; its leaders start like those of a shell.
+#[tokio::test]
+async fn no_signal_is_ignored_or_blocked_in_a_job() {
+    for (mode, guardian) in guardians() {
+        attached(&guardian);
+        let launch =
+            Launch { program: "cat".into(), args: vec!["/proc/self/status".into()], ..Launch::default() };
+        let (out, _, _) = run(&guardian, launch, b"").await;
+        for name in ["SigBlk:", "SigIgn:"] {
+            let mask = out.lines().find_map(|line| line.strip_prefix(name)).expect("the kernel tells");
+            let mask = u64::from_str_radix(mask.trim(), 16).expect("a mask");
+            // Two are the C library's own, which it sets aside whenever it starts a program.
+            assert_eq!(mask & !(0b11 << 31), 0, "{mode}: {name} {mask:x}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_program_that_cannot_be_started_is_the_callers_error() {
     for (mode, guardian) in guardians() {
