@@ -22,7 +22,8 @@ cargo xtask COMMAND
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
   soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), then the process tests, over
-                                 and over (TENURE_SOAK_ROUNDS, default 200)
+                                 and over (TENURE_SOAK_ROUNDS, default 200), and five minutes of chaos among
+                                 servers on one PostgreSQL (TENURE_SOAK_SECONDS, default 300)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
   postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
   codegen                        writes crates/rpc/src/generated from the .proto file
@@ -31,6 +32,8 @@ cargo xtask COMMAND
 
 /// How often the process tests repeat themselves in a soak; ten times what they do by themselves.
 const SOAK_ROUNDS_DEFAULT: &str = "200";
+/// How long servers die and freeze at random in a soak.
+const SOAK_SECONDS_DEFAULT: &str = "300";
 /// Simulated seeds in a soak, of twenty minutes each.
 const SOAK_SEEDS_DEFAULT: &str = "10000";
 
@@ -124,6 +127,10 @@ fn soak() -> Result<(), Failed> {
     steps.cargo("simulation", &world, &[])?;
     let processes = ["test", "--release", "-p", "cli", "--test", "it"];
     steps.cargo("processes", &processes, &[("TENURE_SOAK_ROUNDS", &rounds)])?;
+    let seconds = env::var("TENURE_SOAK_SECONDS").unwrap_or_else(|_| SOAK_SECONDS_DEFAULT.to_owned());
+    let servers = ["test", "--release", "-p", "cli", "--test", "on_postgres", "--", "--nocapture"];
+    let lengths = [("TENURE_SOAK_SECONDS", seconds.as_str()), ("TENURE_SOAK_STALL", "60")];
+    steps.cargo("servers", &servers, &lengths)?;
     steps.summarise();
     Ok(())
 }

@@ -35,9 +35,23 @@ pub(crate) struct ServeFlags {
     /// Directory of the data; created if it is not there [default: ./tenure-data]
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Where jobs live; `memory` forgets them when the server stops [default: sqlite]
-    #[arg(long, env = "TENURE_STORE", hide_env_values = true, value_name = "STORE")]
+    /// Where jobs live: sqlite, postgres, or memory, which forgets them when the server stops [default: postgres with a
+    /// database URL, else sqlite]
+    #[arg(
+        long,
+        env = "TENURE_STORE",
+        hide_env_values = true,
+        value_name = "STORE",
+        hide_possible_values = true
+    )]
     pub(crate) store: Option<StoreKind>,
+    /// PostgreSQL database for one server or several, as postgresql://user:password@host/name?sslmode=verify-full; several
+    /// hosts with commas
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_url: Option<String>,
+    /// Where workers and other servers reach this one, if not at the address it listens on
+    #[arg(long, env = "TENURE_ADVERTISE", hide_env_values = true, value_name = "URL")]
+    pub(crate) advertise: Option<String>,
     /// How long a silent worker is believed that asks for no lease of its own [default: 20s]
     #[arg(long, env = "TENURE_LEASE", hide_env_values = true, value_name = "DURATION", value_parser = duration::parse, allow_hyphen_values = true)]
     pub(crate) lease: Option<Duration>,
@@ -116,6 +130,19 @@ pub(crate) enum StoreKind {
     Sqlite,
     // Nothing survives the process.
     Memory,
+    // For several servers at once.
+    Postgres,
+}
+
+impl StoreKind {
+    /// Its name.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            StoreKind::Sqlite => "sqlite",
+            StoreKind::Memory => "memory",
+            StoreKind::Postgres => "postgres",
+        }
+    }
 }
 
 /// The settings of one `serve`, merged and checked.
@@ -124,6 +151,8 @@ pub(crate) struct Settings {
     pub(crate) listen: SocketAddr,
     pub(crate) data: PathBuf,
     pub(crate) store: StoreKind,
+    /// With [`StoreKind::Postgres`]. Never shown: it may have a password in it.
+    pub(crate) database_url: String,
     pub(crate) fsync: bool,
     pub(crate) log: LogArgs,
     pub(crate) node: NodeConfig,
@@ -138,6 +167,8 @@ struct File {
     listen: Option<String>,
     data: Option<PathBuf>,
     store: Option<StoreKind>,
+    database_url: Option<String>,
+    advertise: Option<String>,
     #[serde(deserialize_with = "span")]
     lease: Option<Duration>,
     #[serde(deserialize_with = "span")]
@@ -165,14 +196,20 @@ impl Settings {
 
     fn merge(flags: ServeFlags, file: File) -> Result<Settings, Invalid> {
         let defaults = NodeConfig::default();
-        let store = flags.store.or(file.store).unwrap_or_default();
+        let database_url = flags.database_url.or(file.database_url).filter(|url| !url.is_empty());
+        let store = flags.store.or(file.store).unwrap_or(match database_url {
+            Some(_) => StoreKind::Postgres,
+            None => StoreKind::Sqlite,
+        });
+        if store == StoreKind::Postgres && database_url.is_none() {
+            return Err(Invalid::new(
+                "the postgres store needs a database: pass --database-url, or set DATABASE_URL",
+            ));
+        }
         let node = NodeConfig {
             name: flags.name.or(file.name).unwrap_or(defaults.name),
-            store: match store {
-                StoreKind::Sqlite => "sqlite".to_owned(),
-                StoreKind::Memory => "memory".to_owned(),
-            },
-            registry: defaults.registry,
+            store: store.word().to_owned(),
+            address: flags.advertise.or(file.advertise).unwrap_or_default(),
             lease_default: flags.lease.or(file.lease).unwrap_or(defaults.lease_default),
             verify_after: flags.verify_after.or(file.verify_after).unwrap_or(defaults.verify_after),
             registrations_per_second: flags
@@ -202,6 +239,7 @@ impl Settings {
             listen,
             data: flags.data.or(file.data).unwrap_or_else(|| DATA_DEFAULT.into()),
             store,
+            database_url: database_url.unwrap_or_default(),
             fsync: !flags.unsafe_no_fsync.or(file.unsafe_no_fsync).unwrap_or(false),
             log: LogArgs {
                 log_format: flags.log.log_format.or(file.log_format),

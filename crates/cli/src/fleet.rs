@@ -34,8 +34,9 @@ impl Process {
     ) -> Result<Process> {
         let log = std::fs::File::options().create(true).append(true).open(log)?;
         let mut command = Command::new(exe);
-        for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("TENURE_"))
-        {
+        let is_setting =
+            |name: &OsStr| name == "DATABASE_URL" || name.to_string_lossy().starts_with("TENURE_");
+        for (name, _) in std::env::vars_os().filter(|(name, _)| is_setting(name)) {
             // Settings of the user's own server are not meant for this one.
             command.env_remove(name);
         }
@@ -101,13 +102,15 @@ struct Announcement {
 }
 
 impl Server {
-    /// Starts a server with its data in `data`, on a free port of the loopback device unless `more` says otherwise.
+    /// Starts a server with its data in `data`, on a free port of the loopback device and with little talk unless `more`
+    /// says otherwise.
     pub async fn start(exe: &Path, data: &Path, more: &[&str]) -> Result<Server> {
-        let mut args = vec!["serve", "--json", "--log-level", "warn", "--data"];
         let path = data.to_str().context("the data directory's name is not UTF-8")?;
-        args.push(path);
-        if !more.contains(&"--listen") {
-            args.extend(["--listen", "127.0.0.1:0"]);
+        let mut args = vec!["serve", "--json", "--data", path];
+        for (flag, value) in [("--listen", "127.0.0.1:0"), ("--log-level", "warn")] {
+            if !more.contains(&flag) {
+                args.extend([flag, value]);
+            }
         }
         args.extend(more);
         let log = data.with_extension("server.log");

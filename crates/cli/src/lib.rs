@@ -13,6 +13,7 @@ mod exit;
 pub mod fleet;
 mod logging;
 mod output;
+mod past;
 mod percentile;
 mod signals;
 mod storage;

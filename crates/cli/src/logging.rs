@@ -13,8 +13,16 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use crate::output::Output;
 
 /// The crates whose events follow `--log-level`; libraries below them speak up from `warn`.
-const OURS: [&str; 7] =
-    [env!("CARGO_CRATE_NAME"), "node", "worker", "store", "store_sqlite", "rpc", "schedule"];
+const OURS: [&str; 8] = [
+    env!("CARGO_CRATE_NAME"),
+    "node",
+    "worker",
+    "store",
+    "store_sqlite",
+    "store_postgres",
+    "rpc",
+    "schedule",
+];
 
 /// What an operator may choose about logs.
 #[derive(Args, Clone, Copy, Debug, Default)]

@@ -2,32 +2,47 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
+use anyhow::Result;
 use model::Clock;
 use node::Metrics;
 use store::{JobStore, MemoryStore};
+use store_postgres::{PostgresOptions, PostgresStore};
 use store_sqlite::{OpenError, SqliteOptions, SqliteStore};
 
 use crate::config::{Settings, StoreKind};
 
+/// How long a server that starts waits for its database: both may be starting.
+const DATABASE_PATIENCE: Duration = Duration::from_secs(20);
+
 /// Opens the store; commits are counted in `metrics`.
-pub(crate) fn open(
+pub(crate) async fn open(
     settings: &Settings,
     clock: Arc<dyn Clock>,
     metrics: &Metrics,
-) -> Result<Arc<dyn JobStore>, OpenError> {
-    match settings.store {
-        StoreKind::Memory => Ok(Arc::new(MemoryStore::new(clock))),
+) -> Result<Arc<dyn JobStore>> {
+    let metrics = metrics.clone();
+    let on_commit = move |took, requests| metrics.observe_commit(took, requests);
+    Ok(match settings.store {
+        StoreKind::Memory => Arc::new(MemoryStore::new(clock)),
         StoreKind::Sqlite => {
-            let metrics = metrics.clone();
             let options = SqliteOptions {
                 fsync: settings.fsync,
-                on_commit: Some(Arc::new(move |took, requests| metrics.observe_commit(took, requests))),
+                on_commit: Some(Arc::new(on_commit)),
                 ..SqliteOptions::new(&settings.data)
             };
-            Ok(Arc::new(SqliteStore::open(options, clock)?))
+            Arc::new(SqliteStore::open(options, clock)?)
         }
-    }
+        StoreKind::Postgres => {
+            let options = PostgresOptions {
+                patience: DATABASE_PATIENCE,
+                on_commit: Some(Arc::new(on_commit)),
+                ..PostgresOptions::new(&settings.database_url)
+            };
+            Arc::new(PostgresStore::connect(options).await?)
+        }
+    })
 }
 
 /// Proves, in a directory of its own, that this program can open a store at all.

@@ -177,6 +177,7 @@ impl Writer {
             Order::Kill { family } => self.u8(15).u64(family.0),
             Order::Inside { exclusive } => self.u8(16).u8(u8::from(*exclusive)),
             Order::Bye => self.u8(17),
+            Order::Lease { until } => self.u8(18).u64(until.as_nanos()),
         }
     }
 }
@@ -238,6 +239,7 @@ impl<'a> Reader<'a> {
             15 => Order::Kill { family: self.family()? },
             16 => Order::Inside { exclusive: self.bool()? },
             17 => Order::Bye,
+            18 => Order::Lease { until: Instant::from_nanos(self.u64()?) },
             _ => return None,
         })
     }
@@ -253,6 +255,7 @@ mod tests {
             Order::Terms(Stopping::DEFAULT),
             Order::Key { key: WorkerKey::new("w-1").unwrap(), nonce: Nonce::new(9) },
             Order::Hold { until: Instant::from_millis(5) },
+            Order::Lease { until: Instant::from_millis(6) },
             Order::Terminate { family },
             Order::Kill { family },
             Order::Inside { exclusive: true },

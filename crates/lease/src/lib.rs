@@ -10,6 +10,7 @@ pub mod guardian;
 pub mod ledger;
 pub mod message;
 pub mod monitor;
+pub mod ownership;
 pub mod passive;
 pub mod registry;
 #[cfg(test)]

@@ -148,6 +148,9 @@ pub struct Ack {
     pub token: Token,
     /// The lease granted.
     pub lease: Duration,
+    /// The lease is one for exclusive jobs too. Otherwise what they have had so far must do: the server cannot be sure that it
+    /// is still the one who judges this worker.
+    pub exclusive_hold: bool,
     /// Stop these.
     pub stops: Vec<Stop>,
     /// Send everything you hold in the next heartbeat, at once.

@@ -4,6 +4,11 @@
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegistryId(pub u32);
 
+impl RegistryId {
+    /// The registry of a server that has its store to itself.
+    pub const ONLY: RegistryId = RegistryId(1);
+}
+
 /// A number that a process draws once, so that two processes which use one instance key by mistake are told apart. Fits
 /// 2^53, so JSON clients keep it exactly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

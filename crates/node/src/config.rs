@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lease::passive::PassiveConfig;
-use model::{Invalid, Limits, RegistryId};
+use model::{Invalid, Limits};
 use store::Retention;
 
 /// The settings of one server process.
@@ -13,8 +13,8 @@ pub struct NodeConfig {
     pub name: String,
     /// The store in words, for `stats` and logs.
     pub store: String,
-    /// Which registry of workers this server keeps.
-    pub registry: RegistryId,
+    /// Where workers and other servers reach this one; empty if nobody need know.
+    pub address: String,
     /// The lease of a worker that asks for none, and of a job claimed by a single call. 20 s: a lost machine's jobs move on
     /// while a person still looks, and three missed beats (one every 4 s) fit in it.
     pub lease_default: Duration,
@@ -77,7 +77,7 @@ impl Default for NodeConfig {
         NodeConfig {
             name: "tenure".to_owned(),
             store: "memory".to_owned(),
-            registry: RegistryId(1),
+            address: String::new(),
             lease_default: Limits::LEASE_DEFAULT,
             verify_after: Limits::VERIFY_AFTER,
             registrations_per_second: 500,

@@ -89,7 +89,10 @@ pub(crate) async fn purge(api: Arc<Api>, limit: usize) {
 
 /// Gives holders back the time during which we did not listen.
 pub(crate) async fn extend_leases(api: Arc<Api>, by: Duration) {
-    let answer = api.store.extend_leases(by).await;
+    let answer = match api.charge.registry() {
+        Ok(registry) => api.store.extend_leases(registry, by).await,
+        Err(error) => Err(error),
+    };
     if answer.is_ok() {
         let stalled_ms = by.as_millis() as u64;
         warn!(stalled_ms, "this server or its store stood still; leases are extended and rescue pauses");
@@ -101,7 +104,10 @@ pub(crate) async fn extend_leases(api: Arc<Api>, by: Duration) {
 
 /// Asks when the next duties are due.
 pub(crate) async fn read_deadlines(api: Arc<Api>) {
-    let answer = api.store.deadlines().await;
+    let answer = match api.charge.registry() {
+        Ok(registry) => api.store.deadlines(registry).await,
+        Err(error) => Err(error),
+    };
     api.tell(Event::Deadlines { answer }).await;
 }
 

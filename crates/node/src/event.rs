@@ -47,6 +47,12 @@ pub(crate) enum Event {
     StoreStalled { for_: Duration },
     /// Something about a worker.
     Roll(RollEvent),
+    /// Something about who is in charge of which workers.
+    Ownership(lease::ownership::Input),
+    /// Other servers changed what the heart must know of.
+    News(store::News),
+    /// The server is going; answered when nothing is claimed to be ours any more.
+    Resigning { done: oneshot::Sender<()> },
 }
 
 /// What concerns the roll of workers.
@@ -58,10 +64,29 @@ pub(crate) enum RollEvent {
     Leave { leave: Leave, done: oneshot::Sender<()> },
     /// Straight to the registry: news that nobody waits for.
     Told(Box<Input>),
+    /// What this registry asked the store for was done, or not.
+    Done { registry: model::RegistryId, input: Box<Input> },
     /// Someone wants to see one worker, and some of the jobs it has bound.
     Show { key: WorkerKey, jobs_max: usize, reply: oneshot::Sender<Option<(WorkerView, Vec<Hold>)>> },
     /// Someone wants to see all workers.
     List { reply: oneshot::Sender<Vec<WorkerView>> },
+    /// The store was asked about the worker of a heartbeat that the registry does not know.
+    LookedUp { reply: Reply, beat: Box<Heartbeat>, standing: Standing },
+    /// A take-over is over: these workers of another registry are ours now, or perhaps have been for a while.
+    TakenOver { from: model::RegistryId, by: model::RegistryId, workers: Vec<store::Enlist> },
+}
+
+/// What the store knows of a worker that our registry does not.
+#[derive(Debug)]
+pub(crate) enum Standing {
+    /// It is nobody's, or over: the registry's word holds.
+    Nobodys,
+    /// It is another server's.
+    Elsewhere { address: Option<String> },
+    /// It is ours, and the registry has not heard so yet.
+    Ours(Box<store::Enlist>),
+    /// The store cannot say.
+    Unsure,
 }
 
 /// How a worker goes.

@@ -7,6 +7,7 @@ use futures_util::{Stream, StreamExt as _};
 use rpc::wire;
 use rpc::wire::jobs_server::{Jobs, JobsServer};
 use rpc::wire::queues_server::{Queues, QueuesServer};
+use rpc::wire::servers_server::{Servers, ServersServer};
 use rpc::wire::work_server::{Work, WorkServer};
 use rpc::wire::workers_server::{Workers, WorkersServer};
 use tokio::sync::broadcast::error::RecvError;
@@ -36,6 +37,7 @@ pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
         work.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX),
     )
     .add_service(queues)
+    .add_service(ServersServer::new(Door(Arc::clone(api))))
     .add_service(WorkersServer::new(Door(Arc::clone(api))).max_decoding_message_size(MESSAGE_BYTES_MAX))
     .prepare()
     .into_axum_router()
@@ -166,6 +168,13 @@ impl Workers for Door {
 
     async fn ping(&self, request: Request<wire::PingRequest>) -> Reply<wire::PingResponse> {
         shielded!(self, request, ping)
+    }
+}
+
+#[async_trait]
+impl Servers for Door {
+    async fn list(&self, _: Request<wire::ListServersRequest>) -> Reply<wire::ListServersResponse> {
+        Ok(Response::new(self.0.list_servers()))
     }
 }
 

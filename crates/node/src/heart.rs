@@ -3,21 +3,24 @@
 //! The inbox is always drained before timers fire, so that news which waited while we were stopped is heard before
 //! anyone is judged by the clock.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Clock, QueueName};
+use lease::ownership;
+use model::{Clock, QueueName, RegistryId};
 use schedule::dispatch::{self, Dispatcher, SessionId};
 use schedule::upkeep::{self, Duty, Upkeep};
-use store::Deadlines;
+use store::{Deadlines, News};
 use tokio::sync::mpsc;
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::EVENTS_MAX;
 use crate::api::Api;
+use crate::charge::Keeper;
 use crate::event::{Event, Leases};
 use crate::roll::Roll;
-use crate::{duties, rounds};
+use crate::{charge_duties, duties, rounds};
 
 /// How long to sleep when no machine names a deadline; any event wakes the loop earlier.
 const IDLE: Duration = Duration::from_secs(3600);
@@ -33,6 +36,7 @@ pub(crate) struct Heart {
     dispatcher: Dispatcher,
     upkeep: Upkeep,
     roll: Roll,
+    keeper: Keeper,
     /// What the wall clock shows beyond the monotonic one; it changes only when someone steps the wall clock.
     wall_offset: i64,
 }
@@ -40,20 +44,23 @@ pub(crate) struct Heart {
 impl Heart {
     pub(crate) fn new(api: Arc<Api>) -> Self {
         let wall_offset = wall_offset(&*api.clock);
-        let roll = Roll::new(Arc::clone(&api));
-        Heart { api, dispatcher: Dispatcher::new(), upkeep: Upkeep::new(), roll, wall_offset }
+        let roll = Roll::new(Arc::clone(&api), RegistryId::ONLY);
+        let keeper = Keeper::new(api.store.is_shared(), api.clock.monotonic());
+        Heart { api, dispatcher: Dispatcher::new(), upkeep: Upkeep::new(), roll, keeper, wall_offset }
     }
 
     /// Beats until the inbox closes or the task is dropped.
     pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
-        let (longest_lease, workers) = self.read_the_past().await;
-        self.keep(upkeep::Input::Started { longest_lease });
-        self.roll.restore(self.now(), workers);
+        self.begin().await;
         let mut events = Vec::with_capacity(EVENTS_MAX);
         loop {
             self.act();
-            let deadlines =
-                [self.dispatcher.next_deadline(), self.upkeep.next_deadline(), self.roll.next_deadline()];
+            let deadlines = [
+                self.dispatcher.next_deadline(),
+                self.upkeep.next_deadline(),
+                self.roll.next_deadline(),
+                self.keeper.next_deadline(),
+            ];
             let deadline = deadlines.into_iter().flatten().min();
             let sleep = deadline.map_or(IDLE, |at| at.since(self.now()));
             tokio::select! {
@@ -71,6 +78,17 @@ impl Heart {
             self.dispatcher.handle_deadline(now);
             self.upkeep.handle_deadline(now);
             self.roll.handle_deadline(now);
+            self.keeper.handle_deadline(now);
+        }
+    }
+
+    /// On a store of our own we go on where the last life of this server ended. On one that others use too we begin with
+    /// nothing, and are given what is nobody's.
+    async fn begin(&mut self) {
+        let (longest_lease, workers) = self.read_the_past().await;
+        self.keep(upkeep::Input::Started { longest_lease });
+        if !self.api.store.is_shared() {
+            self.roll.restore(self.now(), workers);
         }
     }
 
@@ -87,13 +105,15 @@ impl Heart {
     /// The longest lease that was given out before we started, and the workers that were alive. Until the store can say,
     /// nobody is judged.
     async fn read_the_past(&self) -> (Option<Duration>, Vec<store::Enlist>) {
+        let store = &self.api.store;
         loop {
             let past = async {
-                let deadlines = self.api.store.deadlines().await?;
-                let pingers = self.api.store.roster(None).await?;
-                self.api.pingers.restore(pingers);
-                let workers = self.api.store.roster(Some(self.api.config.registry)).await?;
-                self.api.exclusive.load(&self.api.store.stats().await?);
+                self.api.exclusive.load(&store.stats().await?);
+                if store.is_shared() {
+                    return Ok((None, Vec::new()));
+                }
+                let deadlines = store.deadlines(RegistryId::ONLY).await?;
+                let workers = store.roster(RegistryId::ONLY).await?;
                 Ok::<_, store::StoreError>((deadlines.longest_lease, workers))
             };
             match past.await {
@@ -148,6 +168,46 @@ impl Heart {
             Event::Deadlines { answer: Err(_) } => self.keep(Keep::Failed { duty: Duty::Read }),
             Event::StoreStalled { for_ } => self.keep(Keep::StoreStalled { lasted: for_ }),
             Event::Roll(event) => self.roll.hear(self.now(), event),
+            Event::Ownership(input) => self.keeper.handle(self.now(), input),
+            Event::News(News::Missed) => {
+                self.keep(Keep::LookAgain);
+                self.reopen_all();
+            }
+            Event::News(_) => self.keep(Keep::LookAgain),
+            Event::Resigning { done } => {
+                self.keeper.handle(self.now(), ownership::Input::Resigning);
+                self.act();
+                let _ = done.send(());
+            }
+        }
+    }
+
+    /// Does what the ownership of our registry asks for.
+    fn own(&mut self, output: ownership::Output) {
+        let (api, now) = (Arc::clone(&self.api), self.now());
+        match output {
+            ownership::Output::Found => drop(tokio::spawn(charge_duties::found(api))),
+            ownership::Output::Begin { registry } => {
+                info!(registry = registry.0, "this server has a registry of workers");
+                api.charge.set_registry(Some(registry));
+                self.roll.begin(now, registry);
+                self.keep(upkeep::Input::LookAgain);
+            }
+            ownership::Output::Beat { registry } => drop(tokio::spawn(charge_duties::beat(api, registry))),
+            ownership::Output::OwnedUntil(until) => self.roll.owned_until(now, until),
+            ownership::Output::Disowned { registry } => {
+                warn!(
+                    registry = registry.0,
+                    "another server took over our workers while we could not be heard; beginning anew"
+                );
+                api.metrics.disowned.inc();
+                api.charge.set_registry(None);
+                self.roll.disown();
+            }
+            ownership::Output::TakeOver { from, beats, by } => {
+                self.roll.take_over_begun(now, from);
+                drop(tokio::spawn(charge_duties::take_over(api, from, beats, by)));
+            }
         }
     }
 
@@ -166,6 +226,18 @@ impl Heart {
             self.dispatch(dispatch::Input::Serves { session: session.id, queues });
         }
         self.ready(vec![queue]);
+    }
+
+    /// Anything may have changed.
+    fn reopen_all(&mut self) {
+        let sessions = self.api.sessions.all();
+        let queues: BTreeSet<QueueName> =
+            sessions.iter().flat_map(|session| session.profile.queues.iter().cloned()).collect();
+        for session in sessions {
+            let queues = self.api.exclusive.open_to(&session);
+            self.dispatch(dispatch::Input::Serves { session: session.id, queues });
+        }
+        self.ready(queues.into_iter().collect());
     }
 
     fn ready(&mut self, queues: Vec<QueueName>) {
@@ -191,6 +263,9 @@ impl Heart {
 
     /// Does what the machines say. Every duty runs in a task of its own and answers with an event.
     fn act(&mut self) {
+        while let Some(output) = self.keeper.poll_output() {
+            self.own(output);
+        }
         for news in self.roll.act() {
             self.dispatch(news);
         }

@@ -46,6 +46,7 @@ pub(crate) fn routes(api: &Arc<Api>) -> Router {
         .route("/v1/queues/{name}", put(set_queue))
         .route("/v1/queues/{name}/pause", post(pause))
         .route("/v1/queues/{name}/resume", post(resume))
+        .route("/v1/servers", get(servers))
         .route("/v1/workers", get(workers))
         .route("/v1/workers/{id}", get(worker))
         .route("/v1/workers/{id}/drain", post(drain))
@@ -79,7 +80,7 @@ async fn index() -> &'static str {
         "POST /v1/jobs/cancel        {\"ids\": […]}\n",
         "POST /v1/jobs/retry         {\"ids\": […]} or {\"queue\": \"q\"}\n",
         "GET  /v1/queues             PUT /v1/queues/{name}   POST …/pause   POST …/resume\n",
-        "GET  /v1/stats\n",
+        "GET  /v1/stats             GET /v1/servers\n",
         "GET  /v1/workers            ?state=&queue=&limit=&cursor=   GET /v1/workers/{id}   POST …/drain   POST …/kick\n",
         "POST /v1/workers/{id}/ping  \"I am here\", for holders that claim by single calls\n",
         "POST /v1/workers/{id}/heartbeat   {\"nonce\": 1, \"token\": \"…\", \"lease_ms\": 20000, \"profile\": {\"queues\": [\"q\"]}}   POST …/leave\n",
@@ -293,6 +294,10 @@ async fn workers(State(api): Shared, Params(query): Params<WorkersQuery>) -> Res
         cursor: query.cursor,
     };
     answer(api.list_workers(request).await)
+}
+
+async fn servers(State(api): Shared) -> Response {
+    answer(Ok(api.list_servers()))
 }
 
 async fn worker(State(api): Shared, Path(key): Path<String>) -> Response {

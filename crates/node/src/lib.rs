@@ -4,6 +4,8 @@
 //! one closed `Event` enum; the handlers in `api` are reached through two doors, gRPC and HTTP/JSON, on one port.
 
 mod api;
+mod charge;
+mod charge_duties;
 mod config;
 mod duties;
 mod event;
@@ -14,6 +16,7 @@ mod heart;
 mod http;
 mod ids;
 mod metrics;
+mod news;
 mod pingers;
 mod roll;
 mod roll_duties;
@@ -28,10 +31,11 @@ mod watch;
 use std::io;
 use std::sync::Arc;
 
-use model::Clock;
+use model::{Clock, RegistryId};
 use store::JobStore;
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 pub use config::NodeConfig;
@@ -57,6 +61,17 @@ pub struct Node {
     pub metrics: Metrics,
     /// What goes wrong on purpose.
     pub faults: Faults,
+    /// What it remembers of its last life, on a store that others use too.
+    pub past: Past,
+}
+
+/// What a server remembers of itself over its own death. Without it, its workers wait until others notice the death.
+#[derive(Clone, Default)]
+pub struct Past {
+    /// The registry of the last life, which is over for certain: its process is gone.
+    pub last: Option<RegistryId>,
+    /// Called with each registry of this life before it is used.
+    pub note: Option<Arc<dyn Fn(RegistryId) + Send + Sync>>,
 }
 
 impl Node {
@@ -68,6 +83,7 @@ impl Node {
             clock,
             metrics: Metrics::new(),
             faults: Faults::default(),
+            past: Past::default(),
         }
     }
 }
@@ -77,10 +93,13 @@ pub async fn run(node: Node, listener: TcpListener, shutdown: CancellationToken)
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
     let api = Arc::new(Api::new(node, events));
     let _pings = Pingers::start(&api);
-    let heart = tokio::spawn(Heart::new(Arc::clone(&api)).beat(inbox));
-    let mut heart = heart;
+    let mut heart = tokio::spawn(Heart::new(Arc::clone(&api)).beat(inbox));
+    let mut others = JoinSet::new();
+    others.spawn(news::listen(Arc::clone(&api)));
+    others.spawn(news::watch(Arc::clone(&api)));
     tokio::select! {
         served = serve::serve(Arc::clone(&api), listener, shutdown) => {
+            api.resign().await;
             heart.abort();
             served
         }

@@ -38,6 +38,9 @@ pub struct Metrics {
     workers: Family<WorkerState, Gauge>,
     heartbeat_age: Gauge<f64, AtomicU64>,
     pub(crate) stalls: Counter,
+    pub(crate) servers: Gauge,
+    pub(crate) take_overs: Counter,
+    pub(crate) disowned: Counter,
     pub(crate) stalled_seconds: Counter<f64, AtomicU64>,
     store_commit: Histogram,
     store_batch: Histogram,
@@ -131,6 +134,9 @@ impl Metrics {
             workers: Family::default(),
             heartbeat_age: Gauge::default(),
             stalls: Counter::default(),
+            servers: Gauge::default(),
+            take_overs: Counter::default(),
+            disowned: Counter::default(),
             stalled_seconds: Counter::default(),
             store_commit: seconds(),
             store_batch: Histogram::new(exponential_buckets(1.0, 2.0, 12)),
@@ -220,6 +226,17 @@ impl Metrics {
             "Time this server stood still",
             Unit::Seconds,
             self.stalled_seconds.clone(),
+        );
+        r.register("servers", "Servers that use the same store, this one included", self.servers.clone());
+        r.register(
+            "take_overs",
+            "Times this server took over the workers of another one",
+            self.take_overs.clone(),
+        );
+        r.register(
+            "disowned",
+            "Times another server took over the workers of this one",
+            self.disowned.clone(),
         );
         r.register_with_unit(
             "store_commit",

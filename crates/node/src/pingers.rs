@@ -63,7 +63,7 @@ impl Pingers {
     }
 
     /// Those known from before, with a full timeout, so that one that died with us is noticed too.
-    pub(crate) fn restore(&self, known: Vec<store::Enlist>) {
+    pub(crate) fn restore(&self, known: &[store::Enlist]) {
         if !known.is_empty() {
             self.detector.seed(known.iter().map(|known| &known.key));
             self.detector.start();
@@ -94,6 +94,13 @@ impl Pingers {
 
     pub(crate) fn silent_for(&self, key: &WorkerKey) -> Option<Duration> {
         self.detector.since_last(key)
+    }
+
+    /// They are another server's to hear now.
+    pub(crate) fn forget_all(&self) {
+        for (key, _) in self.detector.members() {
+            self.detector.remove(&key);
+        }
     }
 
     pub(crate) fn remove(&self, key: &WorkerKey) {

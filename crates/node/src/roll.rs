@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::clock_rule::RateError;
-use lease::message::{Answer, Generation};
+use lease::message::{Answer, Generation, Heartbeat, LaterReason};
 use lease::registry::{Input, Output, Registry, Restored, Row, StartResult, Terms, Ticket, Verdict};
-use model::{HolderEnd, Instant, Limits, WorkerKey};
+use model::{HolderEnd, Instant, Limits, RegistryId, WorkerKey};
 use rpc::{lease_convert, wire};
 use schedule::dispatch::{self, SessionId};
 use store::Expired;
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use crate::api::Api;
-use crate::event::{Leave, Reply, RollEvent};
+use crate::event::{Leave, Reply, RollEvent, Standing};
 use crate::metrics::HandOver;
 use crate::roll_duties;
 use crate::rounds::Judged;
@@ -23,11 +23,15 @@ use crate::sessions::Session;
 
 /// How long ended workers are shown to people from memory; the store remembers them longer.
 const REMEMBER_ENDED: Duration = Duration::from_secs(600);
+/// How soon a worker comes back of whom it could not be said whose it is.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// An answer that is owed for longer than this will not come: its worker has asked again since.
 const WAIT_MAX: Duration = Duration::from_secs(60);
 
 pub(crate) struct Roll {
     api: Arc<Api>,
+    /// Which registry it is.
+    id: RegistryId,
     registry: Registry,
     last_ticket: u64,
     /// Who waits for an answer, oldest first.
@@ -40,22 +44,46 @@ enum Waiting {
 }
 
 impl Roll {
-    pub(crate) fn new(api: Arc<Api>) -> Self {
-        let terms = Terms {
-            registry: api.config.registry,
-            generation: Generation(api.generation),
-            lease_default: api.config.lease_default,
-            lease_min: Limits::LEASE_MIN,
-            lease_max: Limits::WORKER_LEASE_MAX,
-            rate_error: RateError::DEFAULT,
-            registrations_per_second: api.config.registrations_per_second,
-            remember_ended: REMEMBER_ENDED,
-        };
-        Roll { api, registry: Registry::new(terms), last_ticket: 0, waiting: BTreeMap::new() }
+    pub(crate) fn new(api: Arc<Api>, id: RegistryId) -> Self {
+        let registry = Registry::new(terms(&api, id));
+        Roll { api, id, registry, last_ticket: 0, waiting: BTreeMap::new() }
     }
 
-    /// The workers known from before, as the store remembered them.
+    /// A new registry is ours, with nobody in it.
+    pub(crate) fn begin(&mut self, now: Instant, id: RegistryId) {
+        self.id = id;
+        self.registry = Registry::new(terms(&self.api, id));
+        self.registry.handle(now, Input::Restored(Vec::new()));
+    }
+
+    /// Our registry is ours for certain until then.
+    pub(crate) fn owned_until(&mut self, now: Instant, until: Instant) {
+        self.registry.handle(now, Input::OwnedUntil(until));
+    }
+
+    /// Workers of another registry are about to be ours; the store may say so before we know who they are.
+    pub(crate) fn take_over_begun(&mut self, now: Instant, from: RegistryId) {
+        self.registry.handle(now, Input::TakeOverBegun { from });
+    }
+
+    /// Our registry is another server's. Its workers find that out when they come back; until the next one is ours, everybody
+    /// is put off.
+    pub(crate) fn disown(&mut self) {
+        self.id = RegistryId::default();
+        self.registry = Registry::new(terms(&self.api, self.id));
+        self.waiting.clear();
+        self.api.pingers.forget_all();
+        for session in self.api.sessions.all() {
+            if session.is_leased() {
+                session.close.cancel();
+            }
+        }
+    }
+
+    /// Workers known from before, or from another registry, as the store remembered them.
     pub(crate) fn restore(&mut self, now: Instant, workers: Vec<store::Enlist>) {
+        let (pingers, workers): (Vec<_>, Vec<_>) = workers.into_iter().partition(|worker| worker.pings);
+        self.api.pingers.restore(&pingers);
         if !workers.is_empty() {
             info!(workers = workers.len(), "workers known from before get their lease anew");
         }
@@ -73,9 +101,34 @@ impl Roll {
 
     pub(crate) fn hear(&mut self, now: Instant, event: RollEvent) {
         match event {
-            RollEvent::Heartbeat { reply, beat } => {
+            RollEvent::Heartbeat { reply, beat } if self.is_a_stranger(&beat) => {
+                tokio::spawn(roll_duties::look_up(Arc::clone(&self.api), reply, beat));
+            }
+            RollEvent::Heartbeat { reply, beat } => self.heartbeat(now, reply, beat),
+            RollEvent::LookedUp { reply, beat, standing } => {
+                let answer = match standing {
+                    Standing::Nobodys => return self.heartbeat(now, reply, beat),
+                    _ if self.registry.knows(&beat.key) => return self.heartbeat(now, reply, beat),
+                    Standing::Ours(worker) => {
+                        if self.api.charge.is_ours(worker.registry) {
+                            self.restore(now, vec![*worker]);
+                        }
+                        return self.heartbeat(now, reply, beat);
+                    }
+                    Standing::Elsewhere { address } => Answer::NotOwner { address },
+                    Standing::Unsure => {
+                        Answer::Later { retry_after: LOOK_AGAIN, why: LaterReason::StoreTrouble }
+                    }
+                };
                 let ticket = self.wait(now, Waiting::Heartbeat(reply));
-                self.registry.handle(now, Input::Heartbeat { ticket, beat: *beat });
+                self.answer(ticket, &beat.key, &answer);
+            }
+            RollEvent::TakenOver { from, by, workers } => {
+                // Otherwise it was taken from us in turn.
+                if self.api.charge.is_ours(by) {
+                    self.restore(now, workers);
+                    self.registry.handle(now, Input::TakeOverEnded { from });
+                }
             }
             RollEvent::Leave { leave, done } => {
                 let ticket = self.wait(now, Waiting::Leave(done));
@@ -86,12 +139,28 @@ impl Roll {
                 self.registry.handle(now, input);
             }
             RollEvent::Told(input) => self.registry.handle(now, *input),
+            // Otherwise it was asked for by a registry that is not ours any more.
+            RollEvent::Done { registry, input } => {
+                if registry == self.id {
+                    self.registry.handle(now, *input);
+                }
+            }
             RollEvent::Show { key, jobs_max, reply } => {
                 let view = self.registry.worker(&key);
                 let _ = reply.send(view.map(|view| (view, self.registry.bound(&key, jobs_max))));
             }
             RollEvent::List { reply } => drop(reply.send(self.registry.workers())),
         }
+    }
+
+    fn heartbeat(&mut self, now: Instant, reply: Reply, beat: Box<Heartbeat>) {
+        let ticket = self.wait(now, Waiting::Heartbeat(reply));
+        self.registry.handle(now, Input::Heartbeat { ticket, beat: *beat });
+    }
+
+    /// Not known here, but it was known somewhere: that our registry has never heard of it proves nothing.
+    fn is_a_stranger(&self, beat: &Heartbeat) -> bool {
+        self.api.store.is_shared() && beat.token.is_some() && !self.registry.knows(&beat.key)
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
@@ -119,7 +188,6 @@ impl Roll {
                 beats_itself: row.beats_itself,
                 exclusive: row.exclusive,
                 pings: self.api.pingers.is_alive(&row.holder),
-                unreachable_for: None,
             })
             .collect();
         let starts: Vec<StartResult> =
@@ -168,25 +236,34 @@ impl Roll {
                     let worker = store::Enlist {
                         key,
                         nonce,
-                        registry: Some(self.api.config.registry),
+                        registry: self.id,
+                        pings: false,
                         grant,
                         name: profile.name,
                     };
                     tokio::spawn(roll_duties::enlist(api, worker));
                 }
                 Output::Succeed { former, key, holds } => {
-                    tokio::spawn(roll_duties::succeed(api, former, key, holds));
+                    tokio::spawn(roll_duties::succeed(api, self.id, former, key, holds));
                 }
                 Output::Retire { key, end, counted, stopped_by } => {
                     let silent_since = self.registry.worker(&key).and_then(|worker| worker.last_heard);
-                    tokio::spawn(roll_duties::retire(api, key, end, counted, silent_since, stopped_by));
+                    tokio::spawn(roll_duties::retire(
+                        api,
+                        self.id,
+                        key,
+                        end,
+                        counted,
+                        silent_since,
+                        stopped_by,
+                    ));
                 }
                 Output::LateWord { key, ended_at, stopped_at } => {
                     debug!(worker = %key, "a worker that was over says when it had stopped");
                     self.api.metrics.hand_over(HandOver::LATE_WORD, stopped_at, ended_at);
                 }
                 Output::Check { key, holds } => {
-                    tokio::spawn(roll_duties::check(api, key, holds));
+                    tokio::spawn(roll_duties::check(api, self.id, key, holds));
                 }
             }
         }
@@ -262,6 +339,19 @@ impl Roll {
             session.close.cancel();
         }
         Some(session.id)
+    }
+}
+
+fn terms(api: &Api, registry: RegistryId) -> Terms {
+    Terms {
+        registry,
+        generation: Generation(api.generation),
+        lease_default: api.config.lease_default,
+        lease_min: Limits::LEASE_MIN,
+        lease_max: Limits::WORKER_LEASE_MAX,
+        rate_error: RateError::DEFAULT,
+        registrations_per_second: api.config.registrations_per_second,
+        remember_ended: REMEMBER_ENDED,
     }
 }
 

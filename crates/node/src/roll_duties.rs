@@ -3,43 +3,75 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use lease::message::Heartbeat;
 use lease::registry::{Enlisted, HoldStanding, Input};
-use model::{Hold, HolderEnd, Instant, Limits, WorkerKey};
-use store::{Enlist, EnlistAnswer, Renewed};
+use model::{Hold, HolderEnd, Instant, Limits, RegistryId, WorkerKey};
+use store::{Enlist, EnlistAnswer, Renewed, StoreError};
 use tracing::warn;
 
 use crate::api::Api;
-use crate::event::{Event, RollEvent};
+use crate::event::{Event, Reply, RollEvent, Standing};
 use crate::metrics::HandOver;
 
 /// Makes a worker or its larger grant durable.
 pub(crate) async fn enlist(api: Arc<Api>, worker: Enlist) {
-    let key = worker.key.clone();
+    let (key, registry) = (worker.key.clone(), worker.registry);
     let answer = match api.store.enlist(vec![worker]).await.as_deref() {
         Ok([EnlistAnswer::Known]) => Enlisted::Known,
         Ok([EnlistAnswer::Terminal(end)]) => Enlisted::Terminal(*end),
         Ok([EnlistAnswer::Taken]) => Enlisted::Taken,
+        Ok([EnlistAnswer::Elsewhere(registry)]) => {
+            Enlisted::Elsewhere { address: api.charge.address_of(*registry) }
+        }
+        Ok([EnlistAnswer::Disowned]) => Enlisted::Trouble,
         Ok(other) => unreachable!("one answer for each worker, not {}", other.len()),
         Err(error) => {
             warn!(worker = %key, %error, "cannot make the worker known");
             Enlisted::Trouble
         }
     };
-    tell(&api, Input::Enlisted { key, answer }).await;
+    tell(&api, registry, Input::Enlisted { key, answer }).await;
+}
+
+/// Asks the store whose worker this is.
+pub(crate) async fn look_up(api: Arc<Api>, reply: Reply, beat: Box<Heartbeat>) {
+    let standing = match api.store.worker(&beat.key).await {
+        Ok(Some(known)) if known.ended.is_none() => {
+            let registry = known.worker.registry;
+            if api.charge.is_ours(registry) {
+                Standing::Ours(Box::new(known.worker))
+            } else {
+                Standing::Elsewhere { address: api.charge.address_of(registry) }
+            }
+        }
+        Ok(_) => Standing::Nobodys,
+        Err(error) => {
+            warn!(worker = %beat.key, %error, "cannot find out whose worker this is");
+            Standing::Unsure
+        }
+    };
+    api.tell(Event::Roll(RollEvent::LookedUp { reply, beat, standing })).await;
 }
 
 /// Moves what a lapsed key holds to its successor.
-pub(crate) async fn succeed(api: Arc<Api>, former: WorkerKey, key: WorkerKey, holds: Vec<Hold>) {
+pub(crate) async fn succeed(
+    api: Arc<Api>,
+    registry: RegistryId,
+    former: WorkerKey,
+    key: WorkerKey,
+    holds: Vec<Hold>,
+) {
     let moved = api.store.succeed(&former, &key, holds).await;
     if let Err(error) = &moved {
         warn!(worker = %key, %former, %error, "cannot move jobs to the worker's new key");
     }
-    tell(&api, Input::Succeeded { key, moved: moved.ok() }).await;
+    tell(&api, registry, Input::Succeeded { key, moved: moved.ok() }).await;
 }
 
 /// Makes the end of a worker durable, then takes back everything it holds, by one statement.
 pub(crate) async fn retire(
     api: Arc<Api>,
+    registry: RegistryId,
     key: WorkerKey,
     end: HolderEnd,
     counted: bool,
@@ -47,7 +79,9 @@ pub(crate) async fn retire(
     stopped_by: Instant,
 ) {
     let retired = async {
-        api.store.retire(&key, end).await?;
+        if !api.store.retire(&key, end, registry).await? {
+            return Err(StoreError::Unavailable("it is another server's to judge".to_owned()));
+        }
         api.store.reap_holder(&key, counted).await
     };
     let done = match retired.await {
@@ -68,17 +102,17 @@ pub(crate) async fn retire(
             false
         }
     };
-    tell(&api, Input::Retired { key, done }).await;
+    tell(&api, registry, Input::Retired { key, done }).await;
 }
 
 /// Asks the rows whether these holds stand, and pushes their leases out if so.
-pub(crate) async fn check(api: Arc<Api>, key: WorkerKey, holds: Vec<Hold>) {
+pub(crate) async fn check(api: Arc<Api>, registry: RegistryId, key: WorkerKey, holds: Vec<Hold>) {
     let answers = api.store.renew(&key, holds, Limits::VERIFY_PUSH).await;
     if let Err(error) = &answers {
         warn!(worker = %key, %error, "cannot check what the worker holds; trying again");
     }
     let standings = answers.ok().map(|answers| answers.iter().map(standing).collect());
-    tell(&api, Input::Checked { key, standings }).await;
+    tell(&api, registry, Input::Checked { key, standings }).await;
 }
 
 fn standing(renewed: &Renewed) -> HoldStanding {
@@ -95,7 +129,10 @@ pub(crate) async fn lose_pinger(api: Arc<Api>, key: WorkerKey) {
     let mut pause = Duration::from_millis(100);
     loop {
         let lost = async {
-            api.store.retire(&key, HolderEnd::Silent).await?;
+            if !api.store.retire(&key, HolderEnd::Silent, api.charge.registry()?).await? {
+                // Another server hears it, or will notice.
+                return Ok(Vec::new());
+            }
             api.store.reap_holder(&key, true).await
         };
         match lost.await {
@@ -112,6 +149,6 @@ pub(crate) async fn lose_pinger(api: Arc<Api>, key: WorkerKey) {
     }
 }
 
-async fn tell(api: &Api, input: Input) {
-    api.tell(Event::Roll(RollEvent::Told(Box::new(input)))).await;
+async fn tell(api: &Api, registry: RegistryId, input: Input) {
+    api.tell(Event::Roll(RollEvent::Done { registry, input: Box::new(input) })).await;
 }

@@ -15,7 +15,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// Rows by what is to be done with them.
 #[derive(Debug, Default)]
 pub(crate) struct Judged {
-    /// How many there were, those that are not ours to judge included.
+    /// How many there were.
     pub(crate) found: usize,
     /// Their worker has them.
     pub(crate) push: Vec<Expired>,
@@ -27,7 +27,10 @@ pub(crate) struct Judged {
 
 /// Reads rows whose lease is over.
 pub(crate) async fn read(api: Arc<Api>, limit: usize, not_after: Instant) {
-    let answer = api.store.expired(limit).await;
+    let answer = match api.charge.registry() {
+        Ok(registry) => api.store.expired(registry, limit).await,
+        Err(error) => Err(error),
+    };
     api.tell(Event::Expired { limit, not_after, answer }).await;
 }
 
@@ -35,12 +38,7 @@ pub(crate) async fn read(api: Arc<Api>, limit: usize, not_after: Instant) {
 /// first.
 pub(crate) async fn settle(api: Arc<Api>, judged: Judged, limit: usize, not_after: Instant) {
     let Judged { found, push, ask_again, take_back } = judged;
-    let is_idle = push.is_empty() && ask_again.is_empty() && take_back.is_empty();
     let pass = async {
-        if is_idle && found > 0 {
-            // Others judge all of these. Looking again at once would find the same ones.
-            return Err(StoreError::Unavailable("the rows that are due are not ours to judge".to_owned()));
-        }
         for (rows, by) in [(push, Limits::VERIFY_PUSH), (ask_again, ASK_AGAIN)] {
             if !rows.is_empty() {
                 api.store.push(rows, by).await?;

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use model::{JobId, Kind, QueueName};
 use rpc::wire::JobEvent;
 use store::JobFilter;
-use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Notify, broadcast};
 
 /// Events a slow watcher may be behind before it is told that it missed some.
 const BACKLOG_MAX: usize = 16_384;
@@ -18,6 +18,8 @@ const BACKLOG_MAX: usize = 16_384;
 pub(crate) struct Watchers {
     sender: broadcast::Sender<JobEvent>,
     interest: Mutex<Interest>,
+    /// Somebody began to watch.
+    began: Notify,
 }
 
 /// What is watched at all.
@@ -31,7 +33,11 @@ struct Interest {
 
 impl Watchers {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Watchers { sender: broadcast::Sender::new(BACKLOG_MAX), interest: Mutex::default() })
+        Arc::new(Watchers {
+            sender: broadcast::Sender::new(BACKLOG_MAX),
+            interest: Mutex::default(),
+            began: Notify::new(),
+        })
     }
 
     /// Those of these jobs that someone watches.
@@ -57,7 +63,25 @@ impl Watchers {
         for id in &ids {
             *interest.ids.entry(*id).or_default() += 1;
         }
-        Subscription { events: self.sender.subscribe(), ids, watchers: Arc::clone(self) }
+        let events = self.sender.subscribe();
+        self.began.notify_one();
+        Subscription { events, ids, watchers: Arc::clone(self) }
+    }
+
+    pub(crate) fn is_someone(&self) -> bool {
+        self.sender.receiver_count() > 0
+    }
+
+    /// Returns when somebody watches.
+    pub(crate) async fn someone(&self) {
+        while !self.is_someone() {
+            self.began.notified().await;
+        }
+    }
+
+    /// The jobs that were named.
+    pub(crate) fn named(&self) -> Vec<JobId> {
+        self.interest().ids.keys().copied().collect()
     }
 
     fn interest(&self) -> MutexGuard<'_, Interest> {

@@ -13,7 +13,7 @@ const TABLE: [(ErrorKind, Code, u16, &str); 10] = [
     (ErrorKind::StaleFence, Code::FailedPrecondition, 409, "the job is no longer held under this fence"),
     (ErrorKind::WorkerInactive, Code::FailedPrecondition, 409, "the worker's key is dead"),
     (ErrorKind::TokenMismatch, Code::FailedPrecondition, 409, "the token is not the current one"),
-    (ErrorKind::NotOwner, Code::FailedPrecondition, 409, "another server is in charge of this worker"),
+    (ErrorKind::NotOwner, Code::FailedPrecondition, 421, "another server is in charge of this worker"),
     (ErrorKind::Refused, Code::FailedPrecondition, 409, "the present state does not allow this"),
     (ErrorKind::NotFound, Code::NotFound, 404, "no such thing"),
     (ErrorKind::Invalid, Code::InvalidArgument, 400, "the request is not valid"),
@@ -26,6 +26,8 @@ const TABLE: [(ErrorKind, Code, u16, &str); 10] = [
 const KIND_KEY: &str = "tenure-error";
 /// gRPC metadata that carries [`ApiError::token`].
 const TOKEN_KEY: &str = "tenure-token";
+/// gRPC metadata that carries [`ApiError::owner`].
+const OWNER_KEY: &str = "tenure-owner";
 /// gRPC metadata that says when to try again, in milliseconds.
 const RETRY_AFTER_KEY: &str = "tenure-retry-after-ms";
 
@@ -40,12 +42,14 @@ pub struct ApiError {
     pub retry_after: Option<Duration>,
     /// With [`ErrorKind::TokenMismatch`]: the token to show.
     pub token: Option<String>,
+    /// With [`ErrorKind::NotOwner`]: who is, if that is known.
+    pub owner: Option<String>,
 }
 
 impl ApiError {
     /// An error of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        ApiError { kind, message: message.into(), retry_after: None, token: None }
+        ApiError { kind, message: message.into(), retry_after: None, token: None, owner: None }
     }
 
     /// The caller's input breaks a rule.
@@ -73,6 +77,7 @@ impl ApiError {
             detail: self.message.clone(),
             retry_after_ms: self.retry_after.map(|span| span.as_millis() as u64),
             token: self.token.clone(),
+            owner: self.owner.clone(),
         }
     }
 
@@ -98,7 +103,7 @@ impl From<Invalid> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         let retry_after = matches!(error, StoreError::Unavailable(_)).then_some(Duration::from_secs(1));
-        ApiError { kind: error.kind(), message: error.to_string(), retry_after, token: None }
+        ApiError { retry_after, ..ApiError::new(error.kind(), error.to_string()) }
     }
 }
 
@@ -115,6 +120,9 @@ impl From<ApiError> for Status {
         }
         if let Some(token) = error.token.and_then(|token| token.parse().ok()) {
             metadata.insert(TOKEN_KEY, token);
+        }
+        if let Some(owner) = error.owner.and_then(|owner| owner.parse().ok()) {
+            metadata.insert(OWNER_KEY, owner);
         }
         status
     }
@@ -133,8 +141,9 @@ impl From<Status> for ApiError {
             .get(RETRY_AFTER_KEY)
             .and_then(|value| value.to_str().ok()?.parse().ok())
             .map(Duration::from_millis);
-        let token = status.metadata().get(TOKEN_KEY).and_then(|value| Some(value.to_str().ok()?.to_owned()));
-        ApiError { kind, message: status.message().to_owned(), retry_after, token }
+        let text = |key| status.metadata().get(key).and_then(|value| Some(value.to_str().ok()?.to_owned()));
+        let (token, owner) = (text(TOKEN_KEY), text(OWNER_KEY));
+        ApiError { kind, message: status.message().to_owned(), retry_after, token, owner }
     }
 }
 
@@ -156,6 +165,9 @@ pub struct Problem {
     /// The token to show in the next heartbeat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub token: Option<String>,
+    /// Who is in charge of this worker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
 }
 
 #[cfg(test)]
@@ -170,6 +182,7 @@ mod tests {
                 message: "why".into(),
                 retry_after: Some(Duration::from_millis(250)),
                 token: Some("1.2".to_owned()),
+                owner: Some("http://b:1".to_owned()),
             };
             assert_eq!(error.http_status(), status);
             let over_the_wire = Status::from(error.clone());

@@ -139,6 +139,7 @@ pub fn answer_to_wire(number: u64, answer: &Answer) -> wire::HeartbeatAnswer {
             answer: OK.to_owned(),
             token: ack.token.to_string(),
             lease_ms: convert::millis(ack.lease),
+            exclusive_hold: ack.exclusive_hold,
             stops: ack.stops.iter().map(stop_to_wire).collect(),
             resync: ack.resync,
             drain: ack.drain,
@@ -174,6 +175,7 @@ pub fn answer_from_wire(answer: &wire::HeartbeatAnswer) -> Result<(u64, Answer),
         OK => Answer::Ok(Ack {
             token: Token::parse(&answer.token),
             lease: convert::span(answer.lease_ms, "lease_ms")?,
+            exclusive_hold: answer.exclusive_hold,
             stops: answer.stops.iter().map(stop_from_wire).collect::<Result<_, _>>()?,
             resync: answer.resync,
             drain: answer.drain,
@@ -339,7 +341,14 @@ mod tests {
         ];
         let token = Token::parse("1.2");
         let answers = [
-            Answer::Ok(Ack { token, lease: Duration::from_secs(9), stops, resync: true, drain: true }),
+            Answer::Ok(Ack {
+                token,
+                lease: Duration::from_secs(9),
+                exclusive_hold: true,
+                stops,
+                resync: true,
+                drain: true,
+            }),
             Answer::Inactive { why: InactiveReason::Ended(HolderEnd::Expired) },
             Answer::Inactive { why: InactiveReason::KeyTaken },
             Answer::Inactive { why: InactiveReason::Unknown },

@@ -117,6 +117,8 @@ pub enum Input {
     },
     /// The wall clock was stepped.
     WallStepped,
+    /// Others may have changed when duties are due.
+    LookAgain,
 }
 
 /// Do this, and answer with the input named, or with [`Input::Failed`].
@@ -261,7 +263,7 @@ impl Upkeep {
                     self.make_up_for(now, lasted);
                 }
             }
-            Input::WallStepped => self.read.due_by(now),
+            Input::WallStepped | Input::LookAgain => self.read.due_by(now),
         }
     }
 

@@ -33,16 +33,19 @@ fn main() {
     report.failures.iter().for_each(|it| println!("seed {} at {} s: {}", it.seed, it.at, it.violation));
     let (failed, took) = (report.failures.len(), began.elapsed());
     println!("{} seeds, {failed} failed, {took:.1?}, hash {:016x}", report.seeds, report.trace_hash);
-    let Stats { rescues, rescues_undisturbed, crash_rescues, handovers, .. } = &report.stats;
+    let Stats { rescues, rescues_undisturbed, crash_rescues, handovers, take_over_times, .. } = &report.stats;
     for (what, spans) in [
         ("rescues", rescues),
         ("undisturbed rescues", rescues_undisturbed),
         ("rescues after a crash beside a guardian", crash_rescues),
         ("hand-overs of exclusive jobs", handovers),
+        ("take-overs from servers that were gone", take_over_times),
     ] {
         let [least, p50, p99] = [0, 50, 99].map(|percent| percentile(spans, percent).unwrap_or_default());
         println!("{} {what}: least {least:.1?}, p50 {p50:.1?}, p99 {p99:.1?}", spans.len());
     }
-    let [rescues, rescues_undisturbed, crash_rescues, handovers] = [const { Vec::new() }; 4];
-    println!("{:?}", Stats { rescues, rescues_undisturbed, crash_rescues, handovers, ..report.stats });
+    let [rescues, rescues_undisturbed, crash_rescues, handovers, take_over_times] = [const { Vec::new() }; 5];
+    let others =
+        Stats { rescues, rescues_undisturbed, crash_rescues, handovers, take_over_times, ..report.stats };
+    println!("{others:?}");
 }

@@ -17,6 +17,12 @@ pub enum Fault {
     PowerLoss,
     /// Many processes of a kind restart together.
     MassRestart,
+    /// A server dies and does not come back for long, or ever.
+    ServerLost,
+    /// Servers fail one after the other.
+    InTurn,
+    /// A server is asked to go, goes in good order, and comes back after a while.
+    GracefulStop,
     /// A process is stopped for a fraction of a second, again and again.
     Stutter,
     /// A process is stopped, for up to several leases.
@@ -41,16 +47,23 @@ pub enum Fault {
     StoreErrors,
     /// The store does some of what it is asked but the answer is lost, for a while.
     StoreLostAcks,
+    /// The store takes many seconds over some calls for a while, before or after it has done them.
+    StoreLate,
+    /// The store cannot be reached by one of its users, whom all others can reach.
+    StoreCut,
     /// The wall clock is stepped, by up to a day in either direction.
     WallStep,
 }
 
 impl Fault {
     /// The menu.
-    pub const ALL: [Fault; 16] = [
+    pub const ALL: [Fault; 21] = [
         Fault::Crash,
         Fault::PowerLoss,
         Fault::MassRestart,
+        Fault::ServerLost,
+        Fault::InTurn,
+        Fault::GracefulStop,
         Fault::Stutter,
         Fault::Pause,
         Fault::SlowCpu,
@@ -63,6 +76,8 @@ impl Fault {
         Fault::StoreSlow,
         Fault::StoreErrors,
         Fault::StoreLostAcks,
+        Fault::StoreLate,
+        Fault::StoreCut,
         Fault::WallStep,
     ];
 }

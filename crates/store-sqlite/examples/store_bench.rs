@@ -116,20 +116,20 @@ async fn rescue(plan: &Plan) -> Result<(), Box<dyn Error>> {
             store.claim(claim).await?;
         }
         let deadlines = Instant::now();
-        store.deadlines().await?;
+        store.deadlines(RegistryId::ONLY).await?;
         let deadlines = deadlines.elapsed();
         let started = Instant::now();
         let mut rescued = 0;
         let mut looking = Duration::ZERO;
         if by_name {
             for holder in &holders {
-                store.retire(holder, HolderEnd::Left).await?;
+                store.retire(holder, HolderEnd::Left, RegistryId::ONLY).await?;
                 rescued += store.reap_holder(holder, false).await?.len();
             }
         } else {
             loop {
                 let look = Instant::now();
-                let seen = store.expired(1_000).await?;
+                let seen = store.expired(RegistryId::ONLY, 1_000).await?;
                 looking += look.elapsed();
                 if seen.is_empty() {
                     break;
@@ -158,12 +158,13 @@ async fn workers(plan: &Plan) -> Result<(), Box<dyn Error>> {
         Ok(Enlist {
             key: WorkerKey::new(&key)?,
             nonce: Nonce::new(7),
-            registry: Some(RegistryId(1)),
+            registry: RegistryId::ONLY,
+            pings: false,
             grant: LEASE,
             name: "bench".to_owned(),
         })
     };
-    let registry = Some(RegistryId(1));
+    let registry = RegistryId::ONLY;
     let active: Vec<Enlist> = (0..ACTIVE).map(|n| enlist(format!("active-{n}"))).collect::<Result<_, _>>()?;
     store.enlist(active.clone()).await?;
     let started = Instant::now();
@@ -178,7 +179,7 @@ async fn workers(plan: &Plan) -> Result<(), Box<dyn Error>> {
     let mut under_way = JoinSet::new();
     for worker in ended {
         let store = store.clone();
-        under_way.spawn(async move { store.retire(&worker.key, HolderEnd::Expired).await });
+        under_way.spawn(async move { store.retire(&worker.key, HolderEnd::Expired, RegistryId::ONLY).await });
     }
     while let Some(done) = under_way.join_next().await {
         done??;
@@ -196,7 +197,7 @@ async fn workers(plan: &Plan) -> Result<(), Box<dyn Error>> {
     }
     let mut pushing = Rate::default();
     loop {
-        let seen = store.expired(1_000).await?;
+        let seen = store.expired(RegistryId::ONLY, 1_000).await?;
         if seen.is_empty() {
             break;
         }

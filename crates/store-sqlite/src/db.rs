@@ -95,7 +95,7 @@ mod tests {
         while let Some(row) = rows.next().unwrap() {
             let step: String = row.get(3).unwrap();
             let table = step.strip_prefix("SCAN ").and_then(|rest| rest.split(' ').next());
-            let is_large = matches!(table, Some("jobs" | "j" | "holders" | "h" | "s"));
+            let is_large = matches!(table, Some("jobs" | "j" | "holders" | "h" | "r" | "s"));
             // An index of one state has only those in that state.
             let is_partial = step.contains("INDEX jobs_") || step.contains("INDEX holders_");
             // Jobs that are named are looked up one by one, not sought among all that a holder has.

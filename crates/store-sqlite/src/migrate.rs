@@ -23,6 +23,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 1, name: "jobs", sql: include_str!("../migrations/0001_jobs.sql") },
     Migration { number: 2, name: "workers", sql: include_str!("../migrations/0002_workers.sql") },
     Migration { number: 3, name: "exclusive", sql: include_str!("../migrations/0003_exclusive.sql") },
+    Migration { number: 4, name: "registries", sql: include_str!("../migrations/0004_registries.sql") },
 ];
 
 /// Tells our files from those of other programs: "tenu".
@@ -119,7 +120,7 @@ mod tests {
         assert_eq!(migrate(dir.path(), true).unwrap(), migrations());
         assert_eq!(schema_version(dir.path()).unwrap(), None);
         assert_eq!(migrate(dir.path(), false).unwrap(), migrations());
-        assert_eq!(schema_version(dir.path()).unwrap(), Some(3));
+        assert_eq!(schema_version(dir.path()).unwrap(), Some(4));
         assert_eq!(migrate(dir.path(), false).unwrap(), []);
     }
 }

@@ -32,10 +32,15 @@ const OLDEST: &str = "
 
 const NEXT_RUN: &str = "SELECT min(run_at) FROM jobs INDEXED BY jobs_scheduled WHERE state = 0";
 
+/// Holders are looked at only if some are in another registry than the one there is. ?1 registry.
 const LEASES: &str = "
-    SELECT min(lease_until), max(granted_us) FROM jobs INDEXED BY jobs_running WHERE state = 2";
+    SELECT min(lease_until), max(granted_us) FROM jobs INDEXED BY jobs_running
+    WHERE state = 2
+      AND (?1 = 1 AND NOT EXISTS (SELECT 1 FROM holders INDEXED BY holders_elsewhere WHERE registry <> 1)
+        OR NOT EXISTS (SELECT 1 FROM holders h WHERE h.no = jobs.holder AND h.registry <> ?1))";
 
 /// Steps from holder to holder and looks at those of its leases that are over; only of those in the answer more is read.
+/// Holders as in [`LEASES`]. ?1 lease clock, ?2 limit, ?3 registry.
 const EXPIRED: &str = "
     WITH RECURSIVE holding (holder) AS (
         SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2
@@ -49,6 +54,8 @@ const EXPIRED: &str = "
         FROM holding
         JOIN jobs INDEXED BY jobs_running
             ON jobs.state = 2 AND jobs.holder = holding.holder AND jobs.lease_until <= ?1
+        WHERE ?3 = 1 AND NOT EXISTS (SELECT 1 FROM holders INDEXED BY holders_elsewhere WHERE registry <> 1)
+            OR NOT EXISTS (SELECT 1 FROM holders r WHERE r.no = jobs.holder AND r.registry <> ?3)
         ORDER BY jobs.lease_until, jobs.id LIMIT ?2) AS over
     CROSS JOIN holders h ON h.no = over.holder
     CROSS JOIN queues q ON q.no = over.queue
@@ -101,7 +108,7 @@ impl Query for Stats {
 }
 
 /// See [`store::JobStore::deadlines`].
-pub(crate) struct NextDeadlines;
+pub(crate) struct NextDeadlines(pub(crate) RegistryId);
 
 impl Query for NextDeadlines {
     type Answer = Deadlines;
@@ -109,7 +116,7 @@ impl Query for NextDeadlines {
     fn run(&self, db: &Db, now: Now) -> Result<Deadlines, Trouble> {
         let next_run: Option<i64> = db.prepare(NEXT_RUN)?.query_row([], |row| row.get(0))?;
         let (next_lease, longest): (Option<i64>, Option<i64>) =
-            db.prepare(LEASES)?.query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            db.prepare(LEASES)?.query_row([self.0.0], |row| Ok((row.get(0)?, row.get(1)?)))?;
         Ok(Deadlines {
             next_run_in: next_run.map(|run_at| row::wall_time(run_at).since(now.wall)),
             next_lease_in: next_lease.map(|until| LeaseTime::from_micros(until).since(now.lease)),
@@ -120,6 +127,7 @@ impl Query for NextDeadlines {
 
 /// See [`store::JobStore::expired`].
 pub(crate) struct FindExpired {
+    pub(crate) registry: RegistryId,
     pub(crate) limit: usize,
 }
 
@@ -128,7 +136,8 @@ impl Query for FindExpired {
 
     fn run(&self, db: &Db, now: Now) -> Result<Vec<Expired>, Trouble> {
         let mut select = db.prepare(EXPIRED)?;
-        let mut rows = select.query(params![now.lease.as_micros(), row::limit(self.limit)])?;
+        let mut rows =
+            select.query(params![now.lease.as_micros(), row::limit(self.limit), self.registry.0])?;
         let mut expired = Vec::new();
         while let Some(row) = rows.next()? {
             expired.push(read_expired(row)?);

@@ -6,7 +6,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use model::{
-    Ending, Fence, Hold, JobId, LOST_REASON, LeaseTime, RetryPolicy, State, WallTime, WorkerKey, after_loss,
+    Ending, Fence, Hold, JobId, LOST_REASON, LeaseTime, RegistryId, RetryPolicy, State, WallTime, WorkerKey,
+    after_loss,
 };
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, Params, params};
@@ -35,19 +36,21 @@ const REAP: &str = "
             FROM json_each(?1) seen
             JOIN jobs j ON j.id = unhex(seen.value ->> 0)
             JOIN queues q ON q.no = j.queue
+            JOIN holders h ON h.no = j.holder
             WHERE j.state = 2 AND j.fence = seen.value ->> 1 AND j.lease_until = seen.value ->> 2
-              AND j.holder = seen.value ->> 3 AND j.lease_until <= ?3)
+              AND j.holder = seen.value ->> 3 AND h.registry IS seen.value ->> 4 AND j.lease_until <= ?3)
     ) AS taken
     WHERE jobs.no = taken.no
     RETURNING id, fence, queue, state, run_at";
 
 const SEEN: &str = "
-    SELECT j.id, j.lease_until, j.holder, j.exclusive
-    FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0)
+    SELECT j.id, j.lease_until, j.holder, j.exclusive, h.registry
+    FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0) JOIN holders h ON h.no = j.holder
     WHERE j.state = 2";
 
 const HELD: &str = "
-    SELECT id, lease_until, holder, exclusive FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder = ?1";
+    SELECT j.id, j.lease_until, j.holder, j.exclusive, h.registry
+    FROM jobs j INDEXED BY jobs_running JOIN holders h ON h.no = j.holder WHERE j.state = 2 AND j.holder = ?1";
 
 /// ?1 wall clock, ?2 holder, ?3 whether the losses count.
 const REAP_HOLDER: &str = "
@@ -75,7 +78,10 @@ const PUSH: &str = "
         SELECT j.no FROM json_each(?1) seen JOIN jobs j ON j.id = unhex(seen.value ->> 0)
         WHERE j.state = 2 AND j.fence = seen.value ->> 1 AND j.lease_until = seen.value ->> 2 AND j.lease_until < ?2)";
 
-const EXTEND: &str = "UPDATE jobs SET lease_until = lease_until + ?1 WHERE state = 2";
+/// ?1 by how much, ?2 registry.
+const EXTEND: &str = "
+    UPDATE jobs SET lease_until = lease_until + ?1
+    WHERE state = 2 AND NOT EXISTS (SELECT 1 FROM holders h WHERE h.no = jobs.holder AND h.registry <> ?2)";
 
 pub(crate) const STATEMENTS: &[&str] = &[REAP, SEEN, HELD, REAP_HOLDER, PUSH, EXTEND];
 
@@ -132,7 +138,7 @@ impl Verb for Reap {
             // A job may be named more than once, as it was seen at different times.
             let holder = tx.books.holder_no(tx.db, &seen.holder)?;
             if let Some(held) = held.get(&seen.hold.job)
-                && (held.lease_until, held.holder) == (seen.lease_until, holder)
+                && (held.lease_until, held.holder, held.registry) == (seen.lease_until, holder, seen.registry)
                 && let Some(taken) = taken.remove(&seen.hold)
             {
                 reaped.push(taken.reaped(tx.now.lease, seen.holder.clone(), held));
@@ -185,6 +191,7 @@ struct Held {
     lease_until: LeaseTime,
     holder: i64,
     exclusive: bool,
+    registry: Option<RegistryId>,
 }
 
 /// Running jobs before they are taken back, by one of the two queries above.
@@ -194,7 +201,8 @@ fn held(db: &Db, sql: &str, parameters: impl Params) -> Result<HashMap<JobId, He
     let mut rows = select.query(parameters)?;
     while let Some(row) = rows.next()? {
         let lease_until = LeaseTime::from_micros(row.get(1)?);
-        let job = Held { lease_until, holder: row.get(2)?, exclusive: row.get(3)? };
+        let registry = row.get::<_, Option<u32>>(4)?.map(RegistryId);
+        let job = Held { lease_until, holder: row.get(2)?, exclusive: row.get(3)?, registry };
         held.insert(row::job_id(row, 0)?, job);
     }
     Ok(held)
@@ -218,18 +226,20 @@ fn take(tx: &mut Tx<'_>, sql: &str, parameters: impl Params) -> Result<BTreeMap<
     Ok(taken)
 }
 
-/// The jobs as `[["id in hex", fence, lease, holder's number], …]`, each once.
+/// The jobs as `[["id in hex", fence, lease, holder's number, its registry], …]`, each once.
 fn json(tx: &mut Tx<'_>, seen: &[Expired]) -> Result<String, Trouble> {
     let mut text = String::from("[");
     let mut written = HashSet::new();
-    for Expired { hold, holder, lease_until, .. } in seen {
+    for Expired { hold, holder, registry, lease_until, .. } in seen {
         let holder = tx.books.holder_no(tx.db, holder)?;
-        if !written.insert((hold, holder, lease_until)) {
+        if !written.insert((hold, holder, registry, lease_until)) {
             continue;
         }
         let comma = if text.len() > 1 { "," } else { "" };
         let id = u128::from_be_bytes(*hold.job.as_bytes());
-        write!(text, "{comma}[\"{id:032x}\",{},{},{holder}]", hold.fence, lease_until.as_micros())
+        let registry = registry.map_or("null".to_owned(), |registry| registry.0.to_string());
+        let (fence, until) = (hold.fence, lease_until.as_micros());
+        write!(text, "{comma}[\"{id:032x}\",{fence},{until},{holder},{registry}]")
             .expect("writing to a string does not fail");
     }
     text.push(']');
@@ -259,13 +269,16 @@ impl Verb for Push {
 }
 
 /// See [`store::JobStore::extend_leases`].
-pub(crate) struct ExtendLeases(pub(crate) Duration);
+pub(crate) struct ExtendLeases {
+    pub(crate) registry: RegistryId,
+    pub(crate) by: Duration,
+}
 
 impl Verb for ExtendLeases {
     type Answer = u64;
 
     fn run(&self, tx: &mut Tx<'_>) -> Result<u64, Trouble> {
-        let extended = tx.db.prepare(EXTEND)?.execute([row::micros(self.0)])?;
+        let extended = tx.db.prepare(EXTEND)?.execute(params![row::micros(self.by), self.registry.0])?;
         Ok(extended as u64)
     }
 }

@@ -187,8 +187,8 @@ impl JobStore for SqliteStore {
         self.write(KeepProgress { holder: holder.clone(), notes }).await
     }
 
-    async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError> {
-        self.read(FindExpired { limit }).await
+    async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {
+        self.read(FindExpired { registry, limit }).await
     }
 
     async fn reap(&self, seen: Vec<Expired>) -> Result<Vec<Reaped>, StoreError> {
@@ -203,7 +203,7 @@ impl JobStore for SqliteStore {
         self.write(EnlistWorkers(workers)).await
     }
 
-    async fn roster(&self, registry: Option<RegistryId>) -> Result<Vec<Enlist>, StoreError> {
+    async fn roster(&self, registry: RegistryId) -> Result<Vec<Enlist>, StoreError> {
         self.read(Roster(registry)).await
     }
 
@@ -211,12 +211,12 @@ impl JobStore for SqliteStore {
         self.read(FindWorker(key.clone())).await
     }
 
-    async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError> {
-        self.write(Retire { holder: holder.clone(), end }).await
+    async fn retire(&self, holder: &WorkerKey, end: HolderEnd, by: RegistryId) -> Result<bool, StoreError> {
+        self.write(Retire { holder: holder.clone(), end, by }).await
     }
 
-    async fn readmit(&self, holder: &WorkerKey) -> Result<(), StoreError> {
-        self.write(Readmit(holder.clone())).await
+    async fn readmit(&self, holder: &WorkerKey, registry: RegistryId) -> Result<(), StoreError> {
+        self.write(Readmit { holder: holder.clone(), registry }).await
     }
 
     async fn succeed(
@@ -233,8 +233,8 @@ impl JobStore for SqliteStore {
         self.write(ReapHolder { holder: holder.clone(), counted }).await
     }
 
-    async fn extend_leases(&self, by: Duration) -> Result<u64, StoreError> {
-        self.write(ExtendLeases(by)).await
+    async fn extend_leases(&self, registry: RegistryId, by: Duration) -> Result<u64, StoreError> {
+        self.write(ExtendLeases { registry, by }).await
     }
 
     async fn cancel(&self, ids: Vec<JobId>) -> Result<Vec<Cancelled>, StoreError> {
@@ -274,8 +274,8 @@ impl JobStore for SqliteStore {
         self.read(Stats).await
     }
 
-    async fn deadlines(&self) -> Result<Deadlines, StoreError> {
-        self.read(NextDeadlines).await
+    async fn deadlines(&self, registry: RegistryId) -> Result<Deadlines, StoreError> {
+        self.read(NextDeadlines(registry)).await
     }
 
     async fn check(&self) -> Result<(), StoreError> {

@@ -10,11 +10,14 @@ use crate::error::Trouble;
 use crate::row;
 use crate::writer::{Tx, Verb};
 
-/// ?1 former, ?2 successor, ?3 wall clock, ?4 how it ended.
+/// Both are enlisted: among those who live, only they are in a registry. ?1 former, ?2 successor, ?3 wall clock, ?4 how it
+/// ended.
 const END_FORMER: &str = "
     UPDATE holders SET retired_at = ?3, ended = ?4
-    WHERE no = ?1 AND nonce IS NOT NULL AND retired_at IS NULL AND ?1 <> ?2
-      AND EXISTS (SELECT 1 FROM holders s WHERE s.no = ?2 AND s.nonce IS NOT NULL AND s.retired_at IS NULL)";
+    WHERE no = ?1 AND retired_at IS NULL AND ?1 <> ?2
+      AND EXISTS (
+        SELECT 1 FROM holders s
+        WHERE s.no = ?2 AND s.registry = holders.registry AND s.retired_at IS NULL)";
 
 /// ?1 the holds, ?2 former, ?3 successor.
 const MOVE: &str = "

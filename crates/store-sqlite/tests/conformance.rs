@@ -9,6 +9,7 @@ use tempfile::TempDir;
 
 store::conformance_tests!(check);
 store::conformance_tests!(durable check);
+store::conformance_tests!(alone check);
 
 fn check(case: Case) {
     run(case, &[]);

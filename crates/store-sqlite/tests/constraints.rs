@@ -88,10 +88,12 @@ fn check_holder(change: &str) -> Result<usize, String> {
 #[test]
 fn holders_are_enlisted_and_ended_as_a_whole() {
     for change in [
-        "registry = NULL",
+        "registry = 2",
+        "pings = 1",
+        "pings = 1, retired_at = 5, ended = 4",
         "retired_at = 5, ended = 5",
         "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL",
-        "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL, retired_at = 5, ended = 0",
+        "nonce = NULL, grant_us = NULL, name = NULL, retired_at = 5, ended = 0",
     ] {
         assert_eq!(check_holder(change), Ok(1), "{change}");
     }
@@ -99,6 +101,12 @@ fn holders_are_enlisted_and_ended_as_a_whole() {
         "key = NULL",
         "nonce = NULL",
         "nonce = NULL, grant_us = NULL, name = NULL",
+        "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL, pings = 1",
+        "nonce = NULL, registry = NULL, grant_us = NULL, name = NULL, retired_at = 5, ended = 0",
+        "nonce = NULL, grant_us = NULL, name = NULL, pings = 1, retired_at = 5, ended = 0",
+        "registry = NULL",
+        "pings = 2",
+        "pings = NULL",
         "grant_us = NULL",
         "name = NULL",
         "retired_at = 5",

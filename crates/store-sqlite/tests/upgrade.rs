@@ -88,6 +88,33 @@ fn write_second_schema(dir: &Path) {
         .unwrap();
 }
 
+/// Writes a file of the third schema: jobs 1 to 4 run on `alive`, `pings`, `plain` and `left`, the last of which was retired
+/// without ever being enlisted. `silent` pinged and was retired, `kicked` was a worker.
+fn write_third_schema(dir: &Path) {
+    let database = create(dir, 3);
+    let clock = lease_clock().as_micros();
+    let running = (1..=4).map(|number| {
+        let (id, holder, fence) = (blob(number), number + 4, number + 10);
+        let lease = 30 * SECS;
+        format!("({id}, 2, 1, 0, 5, 1, 5, 5, {fence}, {holder}, 30, {lease}, 5, 6, 'k', x'01')")
+    });
+    database
+        .execute_batch(&format!(
+            "UPDATE meta SET value = {clock} WHERE name = 'lease_clock';
+             INSERT INTO queues (no, name, running) VALUES (1, 'q', 4);
+             INSERT INTO holders (no, key, nonce, registry, grant_us, name, retired_at, ended)
+             VALUES (2, 'kicked', 7, 1, {grant}, 'host', 77, 2), (3, 'silent', 7, NULL, 0, 'curl', 78, 4),
+                    (5, 'alive', 7, 1, {grant}, 'host', NULL, NULL), (6, 'pings', 7, NULL, 0, 'curl', NULL, NULL),
+                    (7, 'plain', NULL, NULL, NULL, NULL, NULL, NULL), (8, 'left', NULL, NULL, NULL, NULL, 79, 1);
+             INSERT INTO jobs (id, state, queue, priority, run_at, attempt, max_attempts, max_lost, fence, holder,
+                 lease_until, granted_us, enqueued_at, started_at, kind, payload)
+             VALUES {running}",
+            grant = 20 * SECS,
+            running = running.collect::<Vec<_>>().join(", "),
+        ))
+        .unwrap();
+}
+
 fn lease_clock() -> LeaseTime {
     LeaseTime::from_micros((TestClock::START.as_millis() + 3_600_000) * 1_000)
 }
@@ -139,16 +166,17 @@ async fn running_jobs_of_the_first_schema_go_on() {
     let enlist = Enlist {
         key: worker("alive"),
         nonce: model::Nonce::new(7),
-        registry: Some(RegistryId(1)),
+        registry: RegistryId::ONLY,
+        pings: false,
         grant: Duration::from_secs(20),
         name: "host".to_owned(),
     };
     assert_eq!(store.enlist(vec![enlist.clone()]).await.unwrap(), [EnlistAnswer::Known]);
-    assert_eq!(store.roster(Some(RegistryId(1))).await.unwrap(), [enlist]);
+    assert_eq!(store.roster(RegistryId::ONLY).await.unwrap(), [enlist]);
     clock.advance(Duration::from_secs(60));
-    let expired = store.expired(10).await.unwrap();
+    let expired = store.expired(RegistryId::ONLY, 10).await.unwrap();
     let expired: Vec<_> = expired.iter().map(|expired| (expired.hold, expired.registry)).collect();
-    assert_eq!(expired, [(holds[0], Some(RegistryId(1)))]);
+    assert_eq!(expired, [(holds[0], Some(RegistryId::ONLY))]);
     let report = Report { hold: holds[1], outcome: Outcome::Completed { result: Bytes::new() } };
     let finished = store.finish(&worker("alive"), vec![report]).await.unwrap();
     assert!(matches!(finished[..], [Finished::Done { state: State::Completed, .. }]), "{finished:?}");
@@ -178,11 +206,12 @@ async fn data_of_the_second_schema_is_ordinary_and_can_be_made_exclusive() {
     let alive = Enlist {
         key: worker("alive"),
         nonce: model::Nonce::new(7),
-        registry: Some(RegistryId(1)),
+        registry: RegistryId::ONLY,
+        pings: false,
         grant: Duration::from_secs(20),
         name: "host".to_owned(),
     };
-    assert_eq!(store.roster(Some(RegistryId(1))).await.unwrap(), [alive], "workers are as they were");
+    assert_eq!(store.roster(RegistryId::ONLY).await.unwrap(), [alive], "workers are as they were");
     for (key, end, at) in [("kicked", HolderEnd::Kicked, 77), ("silent", HolderEnd::Silent, 78)] {
         let ended = store.worker(&worker(key)).await.unwrap().unwrap().ended;
         assert_eq!(ended, Some((end, WallTime::from_millis(at))));
@@ -201,7 +230,7 @@ async fn data_of_the_second_schema_is_ordinary_and_can_be_made_exclusive() {
     let finished = store.finish(&worker("alive"), vec![report]).await.unwrap();
     assert!(matches!(finished[..], [Finished::Done { state: State::Completed, .. }]), "{finished:?}");
     clock.advance(Duration::from_secs(31));
-    let seen = store.expired(10).await.unwrap();
+    let seen = store.expired(RegistryId::ONLY, 10).await.unwrap();
     assert_eq!((seen.len(), seen[0].hold, seen[0].exclusive), (1, holds[1], false));
     let reaped = store.reap(seen).await.unwrap();
     assert_eq!((reaped.len(), reaped[0].exclusive), (1, false));
@@ -211,9 +240,65 @@ async fn data_of_the_second_schema_is_ordinary_and_can_be_made_exclusive() {
     let claimed = store.claim(Claim { exclusive: true, ..claim("alive") }).await.unwrap();
     let claimed: Vec<_> = claimed.iter().map(|claimed| (claimed.hold.job, claimed.exclusive)).collect();
     assert_eq!(claimed, [(id(2), true), (id(3), true)]);
-    store.retire(&worker("alive"), HolderEnd::Crashed).await.unwrap();
+    assert!(store.retire(&worker("alive"), HolderEnd::Crashed, RegistryId::ONLY).await.unwrap());
     let reaped = store.reap_holder(&worker("alive"), true).await.unwrap();
     assert!(reaped.len() == 2 && reaped.iter().all(|reaped| reaped.exclusive), "{reaped:?}");
     let ended = store.worker(&worker("alive")).await.unwrap().unwrap().ended;
     assert_eq!(ended.map(|(end, _)| end), Some(HolderEnd::Crashed));
+}
+
+#[tokio::test]
+async fn everyone_of_the_third_schema_is_in_the_one_registry() {
+    let dir = tempfile::tempdir().unwrap();
+    write_third_schema(dir.path());
+    let clock = Arc::new(TestClock::new());
+    let store = SqliteStore::open(SqliteOptions::new(dir.path()), clock.clone()).unwrap();
+    assert_eq!(schema_version(dir.path()).unwrap(), Some(migrations().len() as u32));
+
+    let alive = Enlist {
+        key: worker("alive"),
+        nonce: model::Nonce::new(7),
+        registry: RegistryId::ONLY,
+        pings: false,
+        grant: Duration::from_secs(20),
+        name: "host".to_owned(),
+    };
+    let pings = Enlist {
+        key: worker("pings"),
+        pings: true,
+        grant: Duration::ZERO,
+        name: "curl".to_owned(),
+        ..alive.clone()
+    };
+    let both = vec![alive, pings];
+    assert_eq!(store.roster(RegistryId::ONLY).await.unwrap(), both);
+    assert_eq!(store.enlist(both).await.unwrap(), [EnlistAnswer::Known, EnlistAnswer::Known]);
+    assert_eq!(store.worker(&worker("plain")).await.unwrap(), None, "it only ever claimed");
+    let ends =
+        [("kicked", HolderEnd::Kicked, 77), ("silent", HolderEnd::Silent, 78), ("left", HolderEnd::Left, 79)];
+    for (key, end, at) in ends {
+        let known = store.worker(&worker(key)).await.unwrap().unwrap();
+        assert_eq!((known.worker.registry, known.worker.pings), (RegistryId::ONLY, key == "silent"));
+        assert_eq!(known.ended, Some((end, WallTime::from_millis(at))));
+    }
+
+    // What runs is judged by the one registry, or by anyone where its holder is in none.
+    clock.advance(Duration::from_secs(61));
+    let seen = store.expired(RegistryId::ONLY, 10).await.unwrap();
+    let judged: Vec<_> =
+        seen.iter().map(|seen| (seen.hold.job, seen.holder.as_str(), seen.registry)).collect();
+    let only = Some(RegistryId::ONLY);
+    let expected =
+        [(id(1), "alive", only), (id(2), "pings", only), (id(3), "plain", None), (id(4), "left", only)];
+    assert_eq!(judged, expected);
+    let elsewhere = store.expired(RegistryId(2), 10).await.unwrap();
+    assert_eq!(elsewhere, seen[2..3], "others see only the plain holder's");
+    assert_eq!(store.reap(seen).await.unwrap().len(), 4);
+
+    // Who pinged and fell silent may start over, who was kicked may not.
+    for (key, is_back) in [("silent", true), ("kicked", false)] {
+        store.readmit(&worker(key), RegistryId::ONLY).await.unwrap();
+        let known = store.worker(&worker(key)).await.unwrap().unwrap();
+        assert_eq!(known.ended.is_none(), is_back, "{key}");
+    }
 }

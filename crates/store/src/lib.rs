@@ -13,7 +13,7 @@ pub use error::StoreError;
 pub use memory::{MemoryStore, Mutation};
 pub use port::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
-    Expired, Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped,
-    Redriven, Renewed, Retention, Selection,
+    Expired, Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats,
+    Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 pub use reason::{error_tail, poison_reason};

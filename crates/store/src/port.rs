@@ -8,6 +8,8 @@
 //! * Answers are in the order of the input, one for each.
 //! * A write by a holder needs the job to be running, the holder to match and the fence to match; nothing else is
 //!   compared, and all three are.
+//! * Several servers may use one store if it [is shared](JobStore::is_shared). Each has a registry of its own, and workers
+//!   belong to one: a server that lost its registry can neither enlist nor judge anybody.
 
 use std::time::Duration;
 
@@ -53,11 +55,12 @@ pub trait JobStore: Send + Sync + 'static {
     /// job's count of losses.
     async fn progress(&self, holder: &WorkerKey, notes: Vec<Progress>) -> Result<Vec<bool>, StoreError>;
 
-    /// The running jobs whose lease is over, oldest first, at most `limit`. A read.
-    async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError>;
+    /// The running jobs whose lease is over, oldest first, at most `limit`: those whose holder is in this registry, and
+    /// those whose holder is in none. A read.
+    async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError>;
 
-    /// Takes jobs back from silent holders, as lost. Only those whose holder, fence and lease are still as seen, and whose
-    /// lease is over. Answers those that were taken back.
+    /// Takes jobs back from silent holders, as lost. Only those whose holder, its registry, fence and lease are still as
+    /// seen, and whose lease is over. Answers those that were taken back.
     async fn reap(&self, seen: Vec<Expired>) -> Result<Vec<Reaped>, StoreError>;
 
     /// Moves the leases of running jobs to now + `by`, but only those whose fence and lease are still as seen, and never
@@ -65,27 +68,28 @@ pub trait JobStore: Send + Sync + 'static {
     /// not counted against the job after a push either.
     async fn push(&self, seen: Vec<Expired>, by: Duration) -> Result<u64, StoreError>;
 
-    /// Makes workers known, or notes larger grants of known ones; nonce, registry and name are as of the first time. A
-    /// grant never gets smaller. A terminal key is answered as terminal, whoever asks.
+    /// Makes workers known, or notes larger grants of known ones; nonce and name are as of the first time. A grant never
+    /// gets smaller. A terminal key is answered as terminal, whoever asks.
     async fn enlist(&self, workers: Vec<Enlist>) -> Result<Vec<EnlistAnswer>, StoreError>;
 
-    /// The workers of this registry that are not terminal, by key; those that only ping for `None`.
-    async fn roster(&self, registry: Option<RegistryId>) -> Result<Vec<Enlist>, StoreError>;
+    /// The workers of this registry that are not terminal, by key, those that only ping included.
+    async fn roster(&self, registry: RegistryId) -> Result<Vec<Enlist>, StoreError>;
 
     /// One worker that was enlisted or retired, and how it ended if it did.
     async fn worker(&self, key: &WorkerKey) -> Result<Option<KnownWorker>, StoreError>;
 
     /// Declares the holder terminal, durably: it cannot claim again. Idempotent: the first end stays. It is remembered for
-    /// [`Retention::WORKERS`], and for as long as it holds anything.
-    async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError>;
+    /// [`Retention::WORKERS`], and for as long as it holds anything. False, and nothing happens, if it is in another registry
+    /// than `by`, or if `by` is not there any more. One that was in none is in `by` from then on.
+    async fn retire(&self, holder: &WorkerKey, end: HolderEnd, by: RegistryId) -> Result<bool, StoreError>;
 
-    /// Lets a pinging holder (enlisted, in no registry) that was declared terminal for its silence start over. What it
-    /// held stays lost: nothing happens while it still holds something, nor to others.
-    async fn readmit(&self, holder: &WorkerKey) -> Result<(), StoreError>;
+    /// Lets a pinging holder of this registry that was declared terminal for its silence start over. What it held stays
+    /// lost: nothing happens while it still holds something, nor to others.
+    async fn readmit(&self, holder: &WorkerKey, registry: RegistryId) -> Result<(), StoreError>;
 
     /// Moves holds from a worker whose lease lapsed on its own side to its successor, and declares the former one
     /// terminal, together. Only holds of the former that still stand, and none at all if the former is terminal already
-    /// or the successor is; both must be enlisted. Fences and leases stay as they are. True for each that the successor
+    /// or the successor is; both must be enlisted, in the same registry. Fences and leases stay as they are. True for each that the successor
     /// has now, so that a repeat answers as the first time.
     async fn succeed(
         &self,
@@ -98,8 +102,9 @@ pub trait JobStore: Send + Sync + 'static {
     /// loses nothing. `counted` says whether the losses count against the jobs.
     async fn reap_holder(&self, holder: &WorkerKey, counted: bool) -> Result<Vec<Reaped>, StoreError>;
 
-    /// Gives every running job this much more lease: time during which we ourselves were not listening.
-    async fn extend_leases(&self, by: Duration) -> Result<u64, StoreError>;
+    /// Gives every running job whose holder is in this registry, or in none, this much more lease: time during which we
+    /// ourselves were not listening.
+    async fn extend_leases(&self, registry: RegistryId, by: Duration) -> Result<u64, StoreError>;
 
     /// Calls jobs off: waiting ones at once, running ones by asking their holder.
     async fn cancel(&self, ids: Vec<JobId>) -> Result<Vec<Cancelled>, StoreError>;
@@ -125,11 +130,102 @@ pub trait JobStore: Send + Sync + 'static {
     /// All queues, by name, with settings and counts. Must not cost more with a larger backlog.
     async fn stats(&self) -> Result<Vec<QueueStats>, StoreError>;
 
-    /// When the next duties are due, from now.
-    async fn deadlines(&self) -> Result<Deadlines, StoreError>;
+    /// When the next duties are due, from now; leases as in [`expired`](Self::expired).
+    async fn deadlines(&self, registry: RegistryId) -> Result<Deadlines, StoreError>;
 
     /// Proves that the store can commit a write now.
     async fn check(&self) -> Result<(), StoreError>;
+
+    // What follows is about several servers on one store. A store for one server alone keeps to what is written here: it has
+    // one registry, always the same, which nobody else can take and no news from anybody.
+
+    /// Whether several servers may use it at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// Makes a registry for a server that starts. Its id was never used before, and never will be again: it is its own epoch.
+    async fn found(&self, _server: ServerInfo) -> Result<RegistryId, StoreError> {
+        Ok(RegistryId::ONLY)
+    }
+
+    /// Commits one more beat of this registry, and answers all registries there are, by id. `None` if it is not there any
+    /// more: someone took it over.
+    async fn beat(&self, _registry: RegistryId) -> Result<Option<Vec<Peer>>, StoreError> {
+        Ok(Some(Vec::new()))
+    }
+
+    /// Moves everyone who is in registry `from` to `by`, ends `from`, and answers those of them who are not terminal, as
+    /// [`roster`](Self::roster) does, all in one. What our own restart might lose of their jobs is not counted against the
+    /// jobs. `None`, and nothing happens, if `from` has beaten since it was seen, if either is not there any more, or if they
+    /// are the same.
+    async fn take_over(
+        &self,
+        _from: RegistryId,
+        _beats_seen: u64,
+        _by: RegistryId,
+    ) -> Result<Option<Vec<Enlist>>, StoreError> {
+        Ok(None)
+    }
+
+    /// The server of this registry goes: others may take it over at once.
+    async fn resign(&self, _registry: RegistryId) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Tells other servers, soon, together with what else there is to tell, and without promise that they hear it.
+    fn tell(&self, _news: News) {}
+
+    /// Waits for the next news from others. Nothing is lost when the future is dropped. One caller at a time.
+    async fn next_news(&self) -> News {
+        std::future::pending().await
+    }
+}
+
+/// Who serves, for other servers and for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerInfo {
+    /// Its name.
+    pub name: String,
+    /// Where workers reach it, as they would write it.
+    pub address: String,
+}
+
+/// A registry as another server sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// Which.
+    pub registry: RegistryId,
+    /// Whose it is.
+    pub server: ServerInfo,
+    /// How often it has beaten.
+    pub beats: u64,
+    /// Its server has gone.
+    pub resigned: bool,
+}
+
+/// What one server tells the others, or someone who wrote to the store without any server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// These queues have new available jobs.
+    Ready(Vec<QueueName>),
+    /// A job was scheduled, perhaps earlier than all others.
+    Scheduled,
+    /// This queue's settings were changed.
+    QueueSet(QueueName),
+    /// A running job was cancelled: its holder is to be told.
+    CancelAsked {
+        /// Who holds it.
+        holder: WorkerKey,
+        /// Which.
+        hold: Hold,
+    },
+    /// A server has people who watch jobs: for a while, tell which jobs change.
+    Watching,
+    /// These jobs changed state.
+    Changed(Vec<JobId>),
+    /// News may have been lost: look at everything again.
+    Missed,
 }
 
 /// Jobs to enqueue together.
@@ -291,7 +387,7 @@ pub struct Expired {
     pub hold: Hold,
     /// Who held it.
     pub holder: WorkerKey,
-    /// The registry that judges the holder; `None` for one that never heartbeat as a worker.
+    /// The registry the holder is in; `None` for one that was neither enlisted nor retired.
     pub registry: Option<RegistryId>,
     /// The job has a heartbeat timeout of its own or of its queue: a live worker is not enough.
     pub beats_itself: bool,
@@ -308,8 +404,10 @@ pub struct Enlist {
     pub key: WorkerKey,
     /// Which process uses the key.
     pub nonce: Nonce,
-    /// Who judges it; `None` for a holder that only pings.
-    pub registry: Option<RegistryId>,
+    /// Who judges it.
+    pub registry: RegistryId,
+    /// It only pings, and has no lease.
+    pub pings: bool,
     /// The largest lease it was ever granted.
     pub grant: Duration,
     /// Its name for people.
@@ -323,14 +421,18 @@ pub enum EnlistAnswer {
     Known,
     /// Refused: the key is terminal.
     Terminal(HolderEnd),
-    /// Refused: another process, or another registry, has the key.
+    /// Refused: another process has the key, or one that pings has it and the other does not.
     Taken,
+    /// Refused: it is in this other registry.
+    Elsewhere(RegistryId),
+    /// Refused: the registry that asks is not there any more.
+    Disowned,
 }
 
 /// A worker as the store knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownWorker {
-    /// As it was enlisted; only key, nonce and registry mean something if it never was.
+    /// As it was enlisted; only its key and the registry that retired it mean something if it never was.
     pub worker: Enlist,
     /// How and when it ended.
     pub ended: Option<(HolderEnd, WallTime)>,

@@ -2,7 +2,8 @@
 //!
 //! Channels connect on first use and reconnect by themselves. A call goes to the server that answered last; when that
 //! one cannot be reached it moves on to the next. A call whose connection broke half-way is repeated only if doing it
-//! twice is the same as doing it once. Streams for workers are opened by `session.rs` through [`Client::open_session`].
+//! twice is the same as doing it once. One that a server refuses because another one is in charge of the worker has not
+//! happened, and is made there, once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,15 +12,14 @@ use rpc::ApiError;
 use rpc::wire;
 use rpc::wire::jobs_client::JobsClient;
 use rpc::wire::queues_client::QueuesClient;
+use rpc::wire::servers_client::ServersClient;
 use rpc::wire::work_client::WorkClient;
 use rpc::wire::workers_client::WorkersClient;
-use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Response, Status, Streaming};
 
 use crate::error::ClientError;
-use crate::server::{Server, Silence, client_error, silence};
+use crate::server::{CONNECT_TIMEOUT, CONNECT_TIMEOUT_ALONE, Server, Silence, client_error, owner, silence};
 
 /// Largest message in either direction; larger ones are refused by whoever notices first.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -55,12 +55,9 @@ impl Client {
         if tokio::runtime::Handle::try_current().is_err() {
             return Err(ApiError::invalid("a client can only be made inside a tokio runtime").into());
         }
-        let servers = servers
-            .split(',')
-            .map(str::trim)
-            .filter(|url| !url.is_empty())
-            .map(Server::new)
-            .collect::<Result<Vec<_>, _>>()?;
+        let urls: Vec<&str> = servers.split(',').map(str::trim).filter(|url| !url.is_empty()).collect();
+        let timeout = if urls.len() > 1 { CONNECT_TIMEOUT } else { CONNECT_TIMEOUT_ALONE };
+        let servers = urls.iter().map(|url| Server::new(url, timeout)).collect::<Result<Vec<_>, _>>()?;
         if servers.is_empty() {
             return Err(ApiError::invalid("name at least one server such as http://127.0.0.1:7117").into());
         }
@@ -223,6 +220,14 @@ impl Client {
         .await
     }
 
+    /// The servers that use the same store as the one that answers.
+    pub async fn servers_seen(&self) -> Result<wire::ListServersResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| async move {
+            ServersClient::new(channel).list(wire::ListServersRequest {}).await
+        })
+        .await
+    }
+
     /// Declares a worker inactive now.
     pub async fn kick_worker(&self, request: wire::KickWorkerRequest) -> Result<wire::Worker, ClientError> {
         self.call(Repeat::Safe, |channel| {
@@ -264,32 +269,20 @@ impl Client {
         self.shared.servers.iter().map(|server| server.url.as_str())
     }
 
-    /// Opens a worker's stream to the preferred server. Which that is.
-    pub(crate) async fn open_session(
-        &self,
-        frames: mpsc::Receiver<wire::WorkerFrame>,
-    ) -> Result<(Server, Streaming<wire::ServerFrame>), ClientError> {
-        let server = &self.shared.servers[self.shared.preferred.load(Ordering::Relaxed)];
-        match work(server.channel.clone()).session(ReceiverStream::new(frames)).await {
-            Ok(answer) => Ok((server.clone(), answer.into_inner())),
-            Err(status) => Err(client_error(&server.url, status)),
+    /// The server at this address: one of ours, or a stranger.
+    pub(crate) fn server(&self, address: &str) -> Result<Server, ClientError> {
+        let stranger = Server::new(address, CONNECT_TIMEOUT)?;
+        Ok(self.shared.servers.iter().find(|known| known.url == stranger.url).cloned().unwrap_or(stranger))
+    }
+
+    /// Calls go to the server at this address first, if it is one of ours.
+    pub(crate) fn prefer(&self, url: &str) {
+        if let Some(index) = self.servers().position(|known| known == url) {
+            self.shared.preferred.store(index, Ordering::Relaxed);
         }
     }
 
-    /// A client for this address: this one, if it is one of ours, which is then preferred.
-    pub(crate) fn at(&self, address: &str) -> Result<Client, ClientError> {
-        let stranger = Client::connect(address)?;
-        let url = stranger.preferred_url();
-        match self.servers().position(|known| known == url) {
-            None => Ok(stranger),
-            Some(index) => {
-                self.shared.preferred.store(index, Ordering::Relaxed);
-                Ok(self.clone())
-            }
-        }
-    }
-
-    /// Moves on to the next server, because a stream could not be opened, broke or was told to leave.
+    /// Moves on to the next server, because this one did not answer.
     pub(crate) fn prefer_another(&self) {
         let failed = self.shared.preferred.load(Ordering::Relaxed);
         let next = (failed + 1) % self.shared.servers.len();
@@ -316,14 +309,14 @@ impl Client {
             };
             let Some(silence) = silence(&status) else {
                 self.shared.preferred.store(index, Ordering::Relaxed);
-                return Err(ClientError::Api(status.into()));
+                return match self.owner_of(&status, &servers[index]) {
+                    Some(owner) => self.ask_owner(&owner, repeat, send, status).await,
+                    None => Err(ClientError::Api(status.into())),
+                };
             };
             match silence {
                 Silence::Broke(why) if repeat == Repeat::Unsafe => {
-                    let why = format!(
-                        "the connection broke before the answer came, the call may have happened: {why}"
-                    );
-                    return Err(ClientError::Unreachable { server: servers[index].url.clone(), why });
+                    return Err(perhaps_done(&servers[index], &why));
                 }
                 Silence::NeverOpened(why) => {
                     reason = why;
@@ -337,9 +330,43 @@ impl Client {
         Err(ClientError::Unreachable { server: self.servers().collect::<Vec<_>>().join(", "), why: reason })
     }
 
+    /// Whom this refusal names, if that is someone else.
+    fn owner_of(&self, refusal: &Status, refuser: &Server) -> Option<Server> {
+        let owner = self.server(owner(refusal)?).ok()?;
+        (owner.url != refuser.url).then_some(owner)
+    }
+
+    /// Makes the call where it belongs. If nobody is there, the refusal stands.
+    async fn ask_owner<T, F>(
+        &self,
+        owner: &Server,
+        repeat: Repeat,
+        send: impl Fn(Channel) -> F,
+        refusal: Status,
+    ) -> Result<T, ClientError>
+    where
+        F: Future<Output = Result<Response<T>, Status>>,
+    {
+        let status = match send(owner.channel.clone()).await {
+            Ok(answer) => return Ok(answer.into_inner()),
+            Err(status) => status,
+        };
+        Err(match silence(&status) {
+            Some(Silence::Broke(why)) if repeat == Repeat::Unsafe => perhaps_done(owner, &why),
+            Some(_) => ClientError::Api(refusal.into()),
+            None => ClientError::Api(status.into()),
+        })
+    }
+
     fn preferred_url(&self) -> &str {
         &self.shared.servers[self.shared.preferred.load(Ordering::Relaxed)].url
     }
+}
+
+/// The error for a call of which nobody knows whether it happened.
+fn perhaps_done(server: &Server, why: &str) -> ClientError {
+    let why = format!("the connection broke before the answer came, the call may have happened: {why}");
+    ClientError::Unreachable { server: server.url.clone(), why }
 }
 
 /// A stream of job events.

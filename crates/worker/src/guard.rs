@@ -3,7 +3,7 @@
 //! | told | before |
 //! |---|---|
 //! | a key | its first heartbeat |
-//! | until when the key may be used | anything is started that relies on it |
+//! | until when exclusive jobs may run, and the key may be used | anything is started that relies on it |
 //! | that exclusive jobs run inside this process | the first of them starts |
 //! | goodbye | the end of a worker that has taken leave by itself |
 
@@ -17,8 +17,15 @@ use model::{Instant, Nonce, WorkerKey};
 /// The guardian, if the worker has one, and what it was told.
 pub(crate) struct Guard {
     guardian: Option<Guardian>,
-    hold_until: Option<Instant>,
+    told: Told,
     inside: Arc<Mutex<Inside>>,
+}
+
+/// What the guardian knows of the present key.
+#[derive(Default)]
+struct Told {
+    exclusive_until: Option<Instant>,
+    lease_until: Option<Instant>,
 }
 
 /// Counts the exclusive handlers inside this process.
@@ -46,22 +53,21 @@ impl Guard {
         if let Some(guardian) = &guardian {
             guardian.attach(servers, stopping);
         }
-        Guard { guardian, hold_until: None, inside: Arc::default() }
+        Guard { guardian, told: Told::default(), inside: Arc::default() }
     }
 
     /// The worker uses this key from now on.
     pub(crate) fn follow_key(&mut self, key: WorkerKey, nonce: Nonce) {
-        self.hold_until = None;
+        self.told = Told::default();
         let mut inside = lock(&self.inside);
         inside.rekey();
         tell(self.guardian.as_ref(), Some(Order::Key { key, nonce }));
     }
 
-    /// The key may be used until then.
-    pub(crate) fn follow_hold(&mut self, until: Option<Instant>) {
-        if self.hold_until != until {
-            self.hold_until = until;
-            tell(self.guardian.as_ref(), until.map(|until| Order::Hold { until }));
+    /// Exclusive jobs may run, and the key may be used, until then.
+    pub(crate) fn follow_lease(&mut self, exclusive_until: Option<Instant>, lease_until: Option<Instant>) {
+        for order in self.told.follow(exclusive_until, lease_until) {
+            tell(self.guardian.as_ref(), order);
         }
     }
 
@@ -101,6 +107,20 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut inside = lock(&self.inside);
         tell(self.guardian.as_ref(), inside.exit(self.key_number));
+    }
+}
+
+impl Told {
+    /// What is news. A hold says that the key may be used as long, too.
+    fn follow(
+        &mut self,
+        exclusive_until: Option<Instant>,
+        lease_until: Option<Instant>,
+    ) -> [Option<Order>; 2] {
+        let hold = exclusive_until.filter(|_| self.exclusive_until != exclusive_until);
+        let lease = lease_until.filter(|_| self.lease_until != lease_until && lease_until > exclusive_until);
+        *self = Told { exclusive_until, lease_until };
+        [hold.map(|until| Order::Hold { until }), lease.map(|until| Order::Lease { until })]
     }
 }
 
@@ -146,6 +166,21 @@ mod tests {
 
     const BUSY: Option<Order> = Some(Order::Inside { exclusive: true });
     const CLEAR: Option<Order> = Some(Order::Inside { exclusive: false });
+
+    #[test]
+    fn the_guardian_is_told_how_long_exclusive_jobs_may_run_and_the_key_only_if_that_is_longer() {
+        let at = |seconds: u64| Some(Instant::from_millis(seconds * 1_000));
+        let hold = |seconds| at(seconds).map(|until| Order::Hold { until });
+        let lease = |seconds| at(seconds).map(|until| Order::Lease { until });
+        let mut told = Told::default();
+        assert_eq!(told.follow(None, None), [None, None]);
+        assert_eq!(told.follow(at(20), at(20)), [hold(20), None]);
+        assert_eq!(told.follow(at(20), at(20)), [None, None], "once");
+        assert_eq!(told.follow(at(20), at(24)), [None, lease(24)], "nobody vouched for exclusive jobs");
+        assert_eq!(told.follow(at(28), at(28)), [hold(28), None]);
+        assert_eq!(Told::default().follow(None, at(20)), [None, lease(20)]);
+        assert_eq!(told.follow(None, None), [None, None], "the key is over");
+    }
 
     #[test]
     fn the_guardian_hears_of_the_first_and_of_the_last() {

@@ -31,7 +31,8 @@
 //! | `builder`, `fitness`, `worker` | the description of a worker, what is refused, its public face |
 //! | `handler`, `context`, `job_error`, `event` | what handlers and observers see |
 //! | `home` | what all handlers share: who the worker is just now |
-//! | `session`, `link`, `watch`, `frame` | the driver of the ledger (`lease::ledger`), its connection, its wire format |
+//! | `session`, `link`, `frame` | the driver of the ledger (`lease::ledger`), its connection, its wire format |
+//! | `route`, `watch` | which server it turns to, and when it leaves one |
 //! | `jobs` | what waits and what runs, and how to end it |
 //! | `guard`, `doom`, `farewell` | what makes sure that an exclusive job never outlives its lease |
 //! | `exec` | runs each job as a process of the guardian |
@@ -55,6 +56,7 @@ mod job_error;
 mod jobs;
 mod key;
 mod link;
+mod route;
 mod server;
 mod session;
 #[cfg(test)]

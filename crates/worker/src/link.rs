@@ -1,8 +1,9 @@
-//! The connection: opens the stream, keeps it open, and tells the session what comes out of it.
+//! The connection: opens one stream, keeps it open, and tells the session what comes out of it.
 //!
-//! It knows nothing of jobs. When a stream ends, for whatever reason, it waits a little and opens another one, on the
-//! next server if there are several. Where there is another server to go to, the present one is watched, and left when
-//! it is frozen. One link lives as long as its key and its place: the session replaces it when either changes.
+//! It knows nothing of jobs. A link is one try at one place, and ends with its stream or when the session drops it; where
+//! and when the next one is made is for the session and its [`Route`](crate::route::Route) to say, so that what an old link
+//! still has to tell confuses nobody. Where there is another server to go to, the present one is watched, and left when it
+//! is frozen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,9 +15,8 @@ use tokio::sync::mpsc;
 use tokio::time;
 use tonic::Streaming;
 
-use crate::backoff::Backoff;
-use crate::client::Client;
 use crate::home::Home;
+use crate::route::Stop;
 use crate::server::Server;
 use crate::watch::Watch;
 
@@ -27,11 +27,8 @@ const EVENTS_IN_MAX: usize = 16;
 /// How long a server may take to open the stream and welcome us before the next one is tried: a quarter of the lease,
 /// within these bounds.
 const WELCOME_TIMEOUT_MIN: Duration = Duration::from_secs(1);
-/// See [`WELCOME_TIMEOUT_MIN`].
+/// See [`WELCOME_TIMEOUT_MIN`]; one that failed before gets no more than that.
 const WELCOME_TIMEOUT_MAX: Duration = Duration::from_secs(10);
-
-/// Pauses between two tries to connect that fit in a lease, at least.
-const PAUSES_PER_LEASE: u32 = 5;
 
 /// What the link tells the session.
 #[derive(Debug)]
@@ -54,75 +51,46 @@ pub(crate) struct LinkTerms {
     pub(crate) clock: Arc<dyn Clock>,
 }
 
-/// Why a link is made.
-pub(crate) enum Opening {
-    /// The worker starts.
-    First,
-    /// Another link was dropped. This address, if there is one, is tried before all others.
-    Again { address: Option<String> },
-}
-
-/// Starts a link. It ends when the receiver is dropped.
-pub(crate) fn spawn(terms: LinkTerms, hello: wire::Hello, opening: Opening) -> mpsc::Receiver<LinkEvent> {
+/// Starts a link to this place. It ends with its stream, or when the receiver is dropped.
+pub(crate) fn spawn(terms: LinkTerms, stop: Stop, hello: wire::Hello) -> mpsc::Receiver<LinkEvent> {
     let (events, received) = mpsc::channel(EVENTS_IN_MAX);
     tokio::spawn(async move {
         let closed = events.clone();
         tokio::select! {
             () = closed.closed() => {}
-            _ = keep_open(terms, hello, opening, events) => {}
+            // An error says that nobody listens any more.
+            _ = visit(terms, stop, hello, events) => {}
         }
     });
     received
 }
 
-/// Nobody listens any more.
-struct Closed;
-
-async fn keep_open(
+async fn visit(
     terms: LinkTerms,
+    stop: Stop,
     hello: wire::Hello,
-    opening: Opening,
     events: mpsc::Sender<LinkEvent>,
-) -> Result<Closed, mpsc::error::SendError<LinkEvent>> {
-    let mut backoff = Backoff::default();
-    let mut sent_to = None;
-    if let Opening::Again { address } = opening {
-        // Two servers that send us to each other must not have us run to and fro as fast as we can.
-        time::sleep(backoff.next(rand::random())).await;
-        sent_to = address.and_then(|address| terms.at(&address));
-    }
-    loop {
-        // An address we were sent to is tried once; after that the list counts again.
-        let guest = sent_to.take();
-        let client = guest.as_ref().unwrap_or(&terms.home.client);
-        match open(client, hello.clone(), terms.welcome_timeout()).await {
-            Ok(Opened { server, generation, frames, welcome, stream }) => {
-                let url = server.url.clone();
-                events.send(LinkEvent::Up { server: url, generation, frames }).await?;
-                let watch = (guest.is_some() || terms.home.client.servers().count() > 1)
-                    .then(|| Watch::new(server, Arc::clone(&terms.home), Arc::clone(&terms.clock)));
-                let why = forward(welcome, stream, watch, &events, &mut backoff).await?;
-                events.send(LinkEvent::Down { why }).await?;
-            }
-            Err(why) => events.send(LinkEvent::Failed { why }).await?,
-        }
-        client.prefer_another();
-        // A server that is back gives its workers one lease to come back, so the pauses must be much shorter.
-        time::sleep(backoff.next(rand::random()).min(terms.home.lease() / PAUSES_PER_LEASE)).await;
-    }
+) -> Result<(), mpsc::error::SendError<LinkEvent>> {
+    time::sleep(stop.pause).await;
+    let Opened { server, generation, frames, welcome, stream } = match terms.open(&stop, hello).await {
+        Ok(opened) => opened,
+        Err(why) => return events.send(LinkEvent::Failed { why }).await,
+    };
+    terms.home.client.prefer(&server.url);
+    events.send(LinkEvent::Up { server: server.url.clone(), generation, frames }).await?;
+    let watch =
+        stop.has_alternatives.then(|| Watch::new(server, Arc::clone(&terms.home), Arc::clone(&terms.clock)));
+    let why = forward(welcome, stream, watch, &events).await?;
+    events.send(LinkEvent::Down { why }).await
 }
 
 impl LinkTerms {
-    fn at(&self, address: &str) -> Option<Client> {
-        self.home
-            .client
-            .at(address)
-            .inspect_err(|error| tracing::warn!(address, %error, "we were sent to no usable address"))
-            .ok()
-    }
-
-    fn welcome_timeout(&self) -> Duration {
-        (self.home.lease() / 4).clamp(WELCOME_TIMEOUT_MIN, WELCOME_TIMEOUT_MAX)
+    async fn open(&self, stop: &Stop, hello: wire::Hello) -> Result<Opened, String> {
+        let server = self.home.client.server(&stop.url).map_err(|error| error.to_string())?;
+        let max = if stop.is_suspect { WELCOME_TIMEOUT_MIN } else { WELCOME_TIMEOUT_MAX };
+        let timeout = (self.home.lease() / 4).clamp(WELCOME_TIMEOUT_MIN, max);
+        let opened = time::timeout(timeout, try_open(server, hello)).await;
+        opened.unwrap_or_else(|_| Err(format!("no welcome from {} within {timeout:?}", stop.url)))
     }
 }
 
@@ -135,17 +103,12 @@ struct Opened {
     stream: Streaming<wire::ServerFrame>,
 }
 
-async fn open(client: &Client, hello: wire::Hello, timeout: Duration) -> Result<Opened, String> {
-    let opened = time::timeout(timeout, try_open(client, hello)).await;
-    opened.unwrap_or_else(|_| Err(format!("no welcome within {timeout:?}")))
-}
-
-async fn try_open(client: &Client, hello: wire::Hello) -> Result<Opened, String> {
+async fn try_open(server: Server, hello: wire::Hello) -> Result<Opened, String> {
     let (frames, outbound) = mpsc::channel(FRAMES_OUT_MAX);
     // The hello waits in the channel before the call is made: a server may answer the call only after it.
     let hello = wire::WorkerFrame { hello: Some(hello), ..wire::WorkerFrame::default() };
     frames.try_send(hello).map_err(|_| "the channel for frames is closed".to_owned())?;
-    let (server, mut stream) = client.open_session(outbound).await.map_err(|error| error.to_string())?;
+    let mut stream = server.open_session(outbound).await.map_err(|error| error.to_string())?;
     let url = &server.url;
     let welcome = match stream.message().await {
         Ok(Some(welcome)) => welcome,
@@ -165,7 +128,6 @@ async fn forward(
     mut stream: Streaming<wire::ServerFrame>,
     mut watch: Option<Watch>,
     events: &mpsc::Sender<LinkEvent>,
-    backoff: &mut Backoff,
 ) -> Result<String, mpsc::error::SendError<LinkEvent>> {
     let mut frame = welcome;
     loop {
@@ -180,11 +142,7 @@ async fn forward(
             () = dead(watch.as_mut()) => return Ok("the server does not answer any more".to_owned()),
         };
         frame = match message {
-            Ok(Some(frame)) => {
-                // Only now: a server that welcomes us and then cannot serve is not to be asked again and again.
-                backoff.reset();
-                frame
-            }
+            Ok(Some(frame)) => frame,
             Ok(None) => return Ok("the server closed the stream".to_owned()),
             Err(status) => return Ok(status.message().to_owned()),
         };
@@ -196,34 +154,5 @@ async fn dead(watch: Option<&mut Watch>) {
     match watch {
         Some(watch) => watch.dead().await,
         None => std::future::pending().await,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use clock::SystemClock;
-    use model::{Limits, Nonce};
-    use tokio::time::Instant;
-
-    use super::*;
-    use crate::testing;
-
-    #[tokio::test]
-    async fn a_server_that_is_away_is_tried_several_times_per_lease_however_long_it_is_away() {
-        let lease = Limits::LEASE_MIN;
-        // Nobody listens on the port of a listener that was closed.
-        let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (home, _) = testing::home(&format!("http://{closed}"), lease);
-        let hello =
-            rpc::lease_convert::hello(&home.key(), Nonce::new(1), &lease::message::Profile::default());
-        let terms = LinkTerms { home: Arc::new(home), clock: Arc::new(SystemClock) };
-        let mut link = spawn(terms, hello, Opening::First);
-        let start = Instant::now();
-        for _ in 0..10 {
-            let event = link.recv().await;
-            assert!(matches!(event, Some(LinkEvent::Failed { .. })), "{event:?}");
-        }
-        // Pauses that grow as they like would take more than ten seconds by now.
-        assert!(start.elapsed() < lease * 10, "{:?} for nine pauses", start.elapsed());
     }
 }

@@ -5,14 +5,20 @@ use std::time::Duration;
 
 use rpc::ApiError;
 use rpc::wire;
-use tonic::Status;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
+use tonic::{Response, Status, Streaming};
 
 use crate::client::work;
 use crate::error::ClientError;
 
-/// How long opening a connection may take before the next server is tried.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long opening a connection may take where there is no other server to turn to.
+pub(crate) const CONNECT_TIMEOUT_ALONE: Duration = Duration::from_secs(3);
+/// How long it may take before the next server is tried.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// gRPC metadata in which a server that is not in charge of a worker names the one that is.
+const OWNER_KEY: &str = "tenure-owner";
 /// Flow control windows: large enough that a frame of a thousand jobs never waits for a window update.
 const WINDOW_BYTES: u32 = 4 << 20;
 /// A silent connection is probed this often, so that a frozen server is noticed within two of these.
@@ -36,8 +42,8 @@ pub(crate) enum Silence {
 }
 
 impl Server {
-    /// The server at this address; connects on first use.
-    pub(crate) fn new(url: &str) -> Result<Server, ClientError> {
+    /// The server at this address; connects on first use, within this time.
+    pub(crate) fn new(url: &str, connect_timeout: Duration) -> Result<Server, ClientError> {
         let url = match url.split_once("://") {
             None => format!("http://{url}"),
             Some(("http", _)) => url.to_owned(),
@@ -53,7 +59,7 @@ impl Server {
             ApiError::invalid(format!("server {url:?} is not an address such as http://127.0.0.1:7117"))
         })?;
         let channel = endpoint
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(connect_timeout)
             .tcp_nodelay(true)
             .tcp_keepalive(Some(KEEPALIVE_INTERVAL))
             .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
@@ -63,6 +69,15 @@ impl Server {
             .initial_connection_window_size(WINDOW_BYTES)
             .connect_lazy();
         Ok(Server { url, channel })
+    }
+
+    /// Opens a worker's stream.
+    pub(crate) async fn open_session(
+        &self,
+        frames: mpsc::Receiver<wire::WorkerFrame>,
+    ) -> Result<Streaming<wire::ServerFrame>, ClientError> {
+        let opened = work(self.channel.clone()).session(ReceiverStream::new(frames)).await;
+        opened.map(Response::into_inner).map_err(|status| client_error(&self.url, status))
     }
 
     /// Whether it is alive: an error that it made itself is an answer, too.
@@ -82,6 +97,11 @@ pub(crate) fn client_error(server: &str, status: Status) -> ClientError {
         }
         None => ClientError::Api(status.into()),
     }
+}
+
+/// Whom a server names that is not in charge. Such an answer also says that nothing has happened.
+pub(crate) fn owner(status: &Status) -> Option<&str> {
+    status.metadata().get(OWNER_KEY)?.to_str().ok()
 }
 
 /// Did the network fail, rather than the server answer? Errors made on this side carry their cause, answers do not.

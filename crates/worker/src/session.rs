@@ -11,7 +11,7 @@ use std::time::Duration;
 use guardian::Guardian;
 use lease::clock_rule::{self, Stopping};
 use lease::ledger::{Input, KeyEnd, Ledger, Output, StopReason, Terms};
-use lease::message::{Profile, Stop, StopOrder};
+use lease::message::{Answer, Profile, Stop, StopOrder};
 use model::{Clock, Hold, Instant, Nonce};
 use rpc::{lease_convert, wire};
 use tokio::sync::mpsc;
@@ -27,7 +27,8 @@ use crate::handler::Handlers;
 use crate::home::{Home, JobEvent};
 use crate::jobs::{Assigned, Jobs};
 use crate::key;
-use crate::link::{self, LinkEvent, LinkTerms, Opening};
+use crate::link::{self, LinkEvent, LinkTerms};
+use crate::route::Route;
 use crate::worker::Shutdown;
 
 /// Ends and notes taken from handlers in one go.
@@ -73,6 +74,7 @@ pub(crate) struct Session {
     ledger: Ledger,
     profile: Profile,
     stopping: Stopping,
+    route: Route,
     link_terms: LinkTerms,
     jobs: Jobs,
     guard: Guard,
@@ -104,13 +106,16 @@ impl Session {
     pub(crate) fn start(parts: SessionParts) -> Self {
         let now = parts.clock.monotonic();
         let link_terms = LinkTerms { home: Arc::clone(&parts.home), clock: Arc::clone(&parts.clock) };
+        let mut route = Route::new(parts.home.client.servers().map(str::to_owned).collect());
+        let first = route.next(parts.home.lease(), rand::random());
         let (profile, stopping) = (parts.terms.profile.clone(), parts.terms.stopping);
         let mut guard = Guard::attach(parts.guardian, &parts.home.servers, stopping);
         guard.follow_key(parts.home.key(), parts.nonce);
         let ledger = Ledger::new(parts.terms, parts.home.key(), parts.nonce);
         let hello = lease_convert::hello(ledger.key(), ledger.nonce(), &profile);
         Session {
-            link: link::spawn(link_terms.clone(), hello, Opening::First),
+            link: link::spawn(link_terms.clone(), first, hello),
+            route,
             ledger,
             profile,
             stopping,
@@ -183,9 +188,15 @@ impl Session {
             }
             LinkEvent::Down { why } => {
                 self.hang_up(why);
+                self.route.failed();
+                self.open_link();
                 self.input(now, Input::Disconnected);
             }
-            LinkEvent::Failed { why } => self.observer.tell(|| WorkerEvent::Unreachable { why }),
+            LinkEvent::Failed { why } => {
+                self.observer.tell(|| WorkerEvent::Unreachable { why });
+                self.route.failed();
+                self.open_link();
+            }
             LinkEvent::Frame(frame) => self.on_frame(now, *frame),
         }
     }
@@ -195,6 +206,9 @@ impl Session {
         let answers = frame.reports.iter().filter_map(frame::report_answer);
         let stops = frame.stops.iter().filter_map(frame::stop);
         let heartbeat = frame.heartbeat.as_ref().and_then(frame::heartbeat_answer);
+        if matches!(heartbeat, Some(Input::HeartbeatAnswered { answer: Answer::Ok(_), .. })) {
+            self.route.settled();
+        }
         for input in answers.chain(stops).chain(frame::bound(&frame.bound)).chain(heartbeat) {
             self.input(now, input);
         }
@@ -263,7 +277,7 @@ impl Session {
     /// Does what the ledger asks for.
     fn carry_out(&mut self, now: Instant) {
         // First of all: what is started next relies on it.
-        self.guard.follow_hold(self.ledger.hold_until());
+        self.guard.follow_lease(self.ledger.exclusive_hold_until(), self.ledger.hold_until());
         while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Start { hold } => self.start_job(hold),
@@ -307,22 +321,36 @@ impl Session {
         self.guard.follow_key(key.clone(), self.ledger.nonce());
         self.ledger.handle(now, Input::Rekeyed { key: key.clone() });
         self.observer.tell(|| WorkerEvent::NewKey { key, why });
-        self.reopen(now, "the worker's key is over", None);
+        self.reopen(now, "the worker's key is over".to_owned());
     }
 
+    /// Key, jobs and lease are what they were; only whom we talk to changes.
     fn move_to(&mut self, now: Instant, address: Option<String>) {
-        if address.is_none() {
-            self.home.client.prefer_another();
-        }
-        self.reopen(now, "another server owns this worker", address);
+        let place = address.as_deref().map(|address| format!(": {address}")).unwrap_or_default();
+        self.route.sent_away(address.and_then(|address| self.usable(&address)));
+        self.reopen(now, format!("another server looks after this worker{place}"));
     }
 
-    /// Drops the stream and opens another one, at this address first.
-    fn reopen(&mut self, now: Instant, why: &str, address: Option<String>) {
-        self.hang_up(why.to_owned());
+    /// Drops the stream and opens another one.
+    fn reopen(&mut self, now: Instant, why: String) {
+        self.hang_up(why);
         self.ledger.handle(now, Input::Disconnected);
+        self.open_link();
+    }
+
+    /// The next try to reach a server, in place of the last one.
+    fn open_link(&mut self) {
+        let stop = self.route.next(self.home.lease(), rand::random());
         let hello = lease_convert::hello(self.ledger.key(), self.ledger.nonce(), &self.profile);
-        self.link = link::spawn(self.link_terms.clone(), hello, Opening::Again { address });
+        self.link = link::spawn(self.link_terms.clone(), stop, hello);
+    }
+
+    /// An address that a server named, in the form in which we know servers.
+    fn usable(&self, address: &str) -> Option<String> {
+        let server = self.home.client.server(address);
+        let server =
+            server.inspect_err(|error| tracing::warn!(address, %error, "we were sent to no usable address"));
+        server.ok().map(|server| server.url)
     }
 
     fn hang_up(&mut self, why: String) {
@@ -335,7 +363,7 @@ impl Session {
         let assigned = self.jobs.take(hold).expect("a start names a job that was assigned");
         let (Hold { job, fence }, attempt) = (hold, assigned.assignment.attempt);
         self.observer.tell(|| WorkerEvent::Started { job, fence, attempt });
-        let (clock, until) = (Arc::clone(&self.clock), self.ledger.hold_until());
+        let (clock, until) = (Arc::clone(&self.clock), self.ledger.exclusive_hold_until());
         let start_by = until.map(|until| self.stopping.stop_at(until));
         self.jobs.start(assigned, &self.guard, move || start_by.is_some_and(|by| clock.monotonic() < by));
     }

@@ -40,6 +40,7 @@ const RINGS: &[(Ring, &[&str])] = &[
             "guardian",
             "store-sqlite",
             "store-postgres",
+            "pg-cluster",
             "gossip-udp",
             "control-raft",
             "rpc",

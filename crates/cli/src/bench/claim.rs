@@ -11,10 +11,13 @@ use clock::SystemClock;
 use futures_util::future::try_join_all;
 use indicatif::{ProgressBar, ProgressStyle};
 use model::{JobId, Kind, Limits, NewJob, Outcome, QueueName, Report, WallTime, When, WorkerKey};
+use pg_cluster::Cluster;
 use serde::Serialize;
-use store::{Claim, EnqueueBatch, JobStore};
+use store::{Claim, EnqueueBatch, JobStore, MemoryStore};
+use store_postgres::{PostgresOptions, PostgresStore};
 use store_sqlite::{SqliteOptions, SqliteStore};
 
+use super::StoreKind;
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -35,6 +38,9 @@ pub(super) struct Args {
     /// Jobs in one claim.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=50))]
     limit: u16,
+    /// Which store. For `postgres` a PostgreSQL is started in a temporary directory.
+    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
+    store: StoreKind,
 }
 
 #[derive(Debug, Serialize)]
@@ -57,11 +63,17 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
     bar.set_style(
         ProgressStyle::with_template("filling {bar:40} {pos}/{len}").expect("the template is valid"),
     );
-    let small = Field::new().await?;
+    let cluster = match args.store {
+        // The claim's own work is measured, not the disk's: fsync would hide a slow statement behind a slow disk.
+        StoreKind::Postgres => Some(pg_cluster::Options { fsync: false, ..Default::default() }.start()?),
+        _ => None,
+    };
+    let field = || Field::new(args.store, cluster.as_ref());
+    let small = field().await?;
     small.fill(SMALL, When::Now, 0, &bar).await?;
-    let available = Field::new().await?;
+    let available = field().await?;
     available.fill(args.backlog, When::Now, 0, &bar).await?;
-    let scheduled = Field::new().await?;
+    let scheduled = field().await?;
     scheduled.fill(args.backlog, When::After(Duration::from_secs(86_400)), i16::MAX, &bar).await?;
     scheduled.fill(SMALL, When::Now, 0, &bar).await?;
     bar.finish_and_clear();
@@ -102,18 +114,25 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
 
 /// One store with its own backlog.
 struct Field {
-    store: SqliteStore,
+    store: Arc<dyn JobStore>,
     queue: QueueName,
     worker: WorkerKey,
     _home: tempfile::TempDir,
 }
 
 impl Field {
-    async fn new() -> Result<Field> {
+    async fn new(kind: StoreKind, cluster: Option<&Cluster>) -> Result<Field> {
         let home = tempfile::tempdir()?;
-        // The claim's own work is measured, not the disk's: fsync would hide a slow statement behind a slow disk.
-        let options = SqliteOptions { fsync: false, ..SqliteOptions::new(home.path()) };
-        let store = SqliteStore::open(options, Arc::new(SystemClock))?;
+        let store: Arc<dyn JobStore> = match (kind, cluster) {
+            (StoreKind::Memory, _) => Arc::new(MemoryStore::new(Arc::new(SystemClock))),
+            (StoreKind::Postgres, Some(cluster)) => {
+                Arc::new(PostgresStore::connect(PostgresOptions::new(cluster.fresh_database())).await?)
+            }
+            _ => {
+                let options = SqliteOptions { fsync: false, ..SqliteOptions::new(home.path()) };
+                Arc::new(SqliteStore::open(options, Arc::new(SystemClock))?)
+            }
+        };
         Ok(Field { store, queue: QueueName::new("bench")?, worker: WorkerKey::new("bench")?, _home: home })
     }
 

@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
 async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     let server = Server::start(&this_program()?, &home.join("data"), &["--store", "memory"]).await?;
     let bar = bar(args.jobs * u64::from(args.rounds) * 2, quiet);
-    let bench = Bench { client: Client::connect(&server.url)?, bar };
+    let bench = Bench { clients: vec![Client::connect(&server.url)?], bar };
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let concurrency = args.concurrency.unwrap_or(cpus);
     let (mut guarded, mut plain) = (Vec::new(), Vec::new());
@@ -105,9 +105,9 @@ async fn round(bench: &Bench, args: &Args, mut worker: Process) -> Result<u64> {
     let job = wire::NewJob { queue: QUEUE.to_owned(), ..Default::default() };
     for batch in (0..args.jobs).step_by(1_000) {
         let jobs = vec![job.clone(); (args.jobs - batch).min(1_000) as usize];
-        bench.client.enqueue(wire::EnqueueRequest { jobs, ..Default::default() }).await?;
+        bench.client().enqueue(wire::EnqueueRequest { jobs, ..Default::default() }).await?;
     }
-    bench.wait_for_worker().await?;
+    bench.wait_for_workers().await?;
     let goal = bench.completed().await? + args.jobs;
     let began = Instant::now();
     bench.pause(false).await?;

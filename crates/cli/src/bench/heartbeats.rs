@@ -18,7 +18,7 @@ use tonic::Streaming;
 use tonic::transport::{Channel, Endpoint};
 use worker::Client;
 
-use super::{Home, QUEUE, StoreKind, bar};
+use super::{Database, Home, QUEUE, StoreKind, bar};
 use crate::exit::Exit;
 use crate::fleet::{Server, this_program};
 use crate::output::Output;
@@ -87,10 +87,20 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
 }
 
 async fn measure(args: &Args, home: &std::path::Path, quiet: bool) -> Result<Results> {
-    let store = if args.store == StoreKind::Memory { "memory" } else { "sqlite" };
+    let store = args.store.word();
     // An hour of lease: the measurement itself is the only reason for a heartbeat.
-    let more =
-        ["--store", store, "--registrations-per-second", "1000000", "--lease", "1h", "--verify-after", "1h"];
+    let database = Database::new(args.store, None, true)?;
+    let mut more = vec![
+        "--store",
+        store,
+        "--registrations-per-second",
+        "1000000",
+        "--lease",
+        "1h",
+        "--verify-after",
+        "1h",
+    ];
+    more.extend(database.flags());
     let server = Server::start(&this_program()?, &home.join("data"), &more).await?;
     let bar = bar(u64::from(args.workers), quiet);
 

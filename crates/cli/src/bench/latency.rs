@@ -19,16 +19,16 @@ pub(super) struct Latency {
 }
 
 /// Sends one job per tick; each carries its send time, and the worker process says at its end what it saw.
-pub(super) async fn measure(bench: &Bench, args: &SystemArgs, worker: &mut Process) -> Result<Latency> {
+pub(super) async fn measure(bench: &Bench, args: &SystemArgs, workers: &mut [Process]) -> Result<Latency> {
     let jobs = args.rate * args.latency_seconds;
     let goal = bench.completed().await? + jobs;
     let period = Duration::from_nanos(1_000_000_000 / args.rate);
     let mut tick = interval_at(Instant::now() + period, period);
     tick.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let mut calls = JoinSet::new();
-    for _ in 0..jobs {
+    for client in bench.clients.iter().cycle().take(jobs as usize) {
         tick.tick().await;
-        let client = bench.client.clone();
+        let client = client.clone();
         calls.spawn(async move {
             let stamp = SystemClock.monotonic().as_nanos();
             let payload = Bytes::from(format!("{}{stamp}", noop::STAMP));
@@ -45,9 +45,12 @@ pub(super) async fn measure(bench: &Bench, args: &SystemArgs, worker: &mut Proce
         call??;
     }
     bench.wait_completed(goal).await?;
-    stop(worker).await?;
-    let mut seen: Vec<u64> =
-        serde_json::from_str(&worker.line().await?).context("the worker's figures are not JSON")?;
+    let mut seen: Vec<u64> = Vec::new();
+    for worker in workers {
+        stop(worker).await?;
+        let line = worker.line().await?;
+        seen.extend(serde_json::from_str::<Vec<u64>>(&line).context("the worker's figures are not JSON")?);
+    }
     seen.sort_unstable();
     anyhow::ensure!(seen.len() as u64 >= jobs, "the worker saw {} of {jobs} jobs", seen.len());
     Ok(Latency { p50: millis(&seen, 50), p99: millis(&seen, 99) })

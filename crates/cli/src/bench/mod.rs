@@ -15,7 +15,7 @@ mod throughput;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rpc::wire;
@@ -63,6 +63,17 @@ enum Measure {
 enum StoreKind {
     Sqlite,
     Memory,
+    Postgres,
+}
+
+impl StoreKind {
+    const fn word(self) -> &'static str {
+        match self {
+            StoreKind::Sqlite => "sqlite",
+            StoreKind::Memory => "memory",
+            StoreKind::Postgres => "postgres",
+        }
+    }
 }
 
 #[derive(Debug, ClapArgs)]
@@ -70,6 +81,13 @@ struct SystemArgs {
     /// Which store the server uses.
     #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
     store: StoreKind,
+    /// With `--store postgres`: a database of its own for the measurement. Without, a PostgreSQL is started for it, with
+    /// fsync, in a temporary directory.
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
+    /// Servers on that database, each with a worker process.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
+    servers: u16,
     /// Jobs in each throughput phase.
     #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     jobs: u64,
@@ -99,6 +117,7 @@ struct SystemArgs {
 #[derive(Debug, Serialize)]
 struct Results {
     store: &'static str,
+    servers: u16,
     durable: bool,
     jobs: u64,
     payload: usize,
@@ -137,8 +156,8 @@ impl Results {
             format!("store        {} {store}", self.store),
             format!("enqueue      {:>9} jobs/s   (calls of {})", self.enqueue_per_s, args.batch),
             format!(
-                "drain        {:>9} jobs/s   (one worker process, {} slots)",
-                self.drain_per_s, args.concurrency
+                "drain        {:>9} jobs/s   (worker processes: {}, {} slots together)",
+                self.drain_per_s, self.servers, args.concurrency
             ),
             format!("pipelined    {:>9} jobs/s   (both at once)", self.pipelined_per_s),
             format!(
@@ -151,32 +170,44 @@ impl Results {
 }
 
 async fn measure(args: &SystemArgs, home: &Path, quiet: bool) -> Result<Results> {
-    let memory = args.store == StoreKind::Memory;
-    let mut more = vec!["--store", if memory { "memory" } else { "sqlite" }];
+    ensure!(
+        args.servers == 1 || args.store == StoreKind::Postgres,
+        "several servers need `--store postgres`"
+    );
+    let database = Database::new(args.store, args.database_url.as_deref(), !args.unsafe_no_fsync)?;
+    let mut more = vec!["--store", args.store.word()];
     if args.unsafe_no_fsync {
         more.push("--unsafe-no-fsync");
     }
-    let server = Server::start(&this_program()?, &home.join("data"), &more).await?;
-    let bench = Bench { client: Client::connect(&server.url)?, bar: bar(args.jobs, quiet) };
+    more.extend(database.flags());
+    let mut servers = Vec::new();
+    for number in 0..args.servers {
+        servers.push(Server::start(&this_program()?, &home.join(format!("data-{number}")), &more).await?);
+    }
+    let clients = servers.iter().map(|server| Client::connect(&server.url)).collect::<Result<Vec<_>, _>>()?;
+    let bench = Bench { clients, bar: bar(args.jobs, quiet) };
 
     bench.bar.set_message("enqueue");
     bench.pause(true).await?;
     let enqueue_per_s = throughput::enqueue(&bench, args).await?;
 
     bench.bar.set_message("drain");
-    let mut worker = noop::start(&server.url, args.concurrency, None, &home.join("worker.log"))?;
-    bench.wait_for_worker().await?;
+    let slots = args.concurrency / u32::from(args.servers);
+    let start = |server: &Server| noop::start(&server.url, slots, None, &home.join("worker.log"));
+    let mut workers = servers.iter().map(start).collect::<Result<Vec<_>>>()?;
+    bench.wait_for_workers().await?;
     let drain_per_s = throughput::drain(&bench, args.jobs).await?;
 
     bench.bar.set_message("pipelined");
     let pipelined_per_s = throughput::pipelined(&bench, args).await?;
 
     bench.bar.set_message("latency");
-    let latency = latency::measure(&bench, args, &mut worker).await?;
+    let latency = latency::measure(&bench, args, &mut workers).await?;
     bench.bar.finish_and_clear();
     Ok(Results {
-        store: if memory { "memory" } else { "sqlite" },
-        durable: !memory && !args.unsafe_no_fsync,
+        store: args.store.word(),
+        servers: args.servers,
+        durable: args.store != StoreKind::Memory && !args.unsafe_no_fsync,
         jobs: args.jobs,
         payload: args.payload,
         enqueue_per_s,
@@ -187,23 +218,59 @@ async fn measure(args: &SystemArgs, home: &Path, quiet: bool) -> Result<Results>
     })
 }
 
+/// The database of a measurement on PostgreSQL.
+struct Database {
+    url: Option<String>,
+    /// Ours, and gone with us.
+    _cluster: Option<pg_cluster::Cluster>,
+}
+
+impl Database {
+    /// The given one, or one of our own, where the store needs any.
+    fn new(store: StoreKind, url: Option<&str>, fsync: bool) -> Result<Database> {
+        if store != StoreKind::Postgres {
+            ensure!(url.is_none(), "a database URL needs `--store postgres`");
+            return Ok(Database { url: None, _cluster: None });
+        }
+        if let Some(url) = url {
+            return Ok(Database { url: Some(url.to_owned()), _cluster: None });
+        }
+        let cluster = pg_cluster::Options { fsync, ..Default::default() }.start()?;
+        Ok(Database { url: Some(cluster.fresh_database()), _cluster: Some(cluster) })
+    }
+
+    /// What a server must be told.
+    fn flags(&self) -> impl Iterator<Item = &str> {
+        self.url.iter().flat_map(|url| ["--database-url", url])
+    }
+}
+
+/// How often to look whether a phase is over.
+const LOOK: Duration = Duration::from_millis(20);
+
 /// What the phases share.
 struct Bench {
-    client: Client,
+    /// One for each server.
+    clients: Vec<Client>,
     bar: ProgressBar,
 }
 
 impl Bench {
+    /// The one that is asked how far things are.
+    fn client(&self) -> &Client {
+        &self.clients[0]
+    }
+
     async fn pause(&self, paused: bool) -> Result<()> {
         let request =
             wire::SetQueueRequest { name: QUEUE.to_owned(), paused: Some(paused), ..Default::default() };
-        self.client.set_queue(request).await?;
+        self.client().set_queue(request).await?;
         Ok(())
     }
 
     /// Jobs completed so far.
     async fn completed(&self) -> Result<u64> {
-        let queues = self.client.queues().await?.queues;
+        let queues = self.client().queues().await?.queues;
         Ok(queues.iter().find(|queue| queue.name == QUEUE).map_or(0, |queue| queue.completed))
     }
 
@@ -220,19 +287,22 @@ impl Bench {
             if tokio::time::Instant::now() > deadline {
                 bail!("only {done} of {goal} jobs were completed within ten minutes");
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(LOOK).await;
         }
     }
 
-    async fn wait_for_worker(&self) -> Result<()> {
-        for _ in 0..3_000 {
-            let stats = self.client.stats().await?;
-            if stats.workers > 0 {
-                return Ok(());
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+    async fn wait_for_workers(&self) -> Result<()> {
+        for client in &self.clients {
+            let connected = async {
+                while client.stats().await?.workers == 0 {
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+                anyhow::Ok(())
+            };
+            let waited = tokio::time::timeout(Duration::from_secs(30), connected).await;
+            waited.context("the worker process did not connect within 30 s")??;
         }
-        bail!("the worker process did not connect within 30 s")
+        Ok(())
     }
 }
 

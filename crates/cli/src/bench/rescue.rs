@@ -59,16 +59,16 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
 async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     let lease = format!("{}ms", args.lease.as_millis());
     let server = Server::start(&this_program()?, &home.join("data"), &["--lease", &lease]).await?;
-    let bench = Bench { client: Client::connect(&server.url)?, bar: bar(args.kills, quiet) };
+    let bench = Bench { clients: vec![Client::connect(&server.url)?], bar: bar(args.kills, quiet) };
     let set = wire::SetQueueRequest { name: QUEUE.to_owned(), exclusive: Some(true), ..Default::default() };
-    bench.client.set_queue(set).await?;
+    bench.client().set_queue(set).await?;
     let mut holder = start(&server.url, home, 0).await?;
     let mut times = Vec::new();
     for round in 1..=args.kills {
         // A new job each time: one that is lost again and again would be put off.
         let job = wire::NewJob { queue: QUEUE.to_owned(), ..Default::default() };
         let request = wire::EnqueueRequest { jobs: vec![job], ..Default::default() };
-        let id = bench.client.enqueue(request).await?.jobs[0].id.clone();
+        let id = bench.client().enqueue(request).await?.jobs[0].id.clone();
         started(&mut holder, &id).await?;
         let mut heir = start(&server.url, home, round).await?;
         wait_for_workers(&bench, 2).await?;
@@ -115,7 +115,7 @@ async fn started(worker: &mut Process, job: &str) -> Result<u64> {
 /// Waits until so many workers may be given the jobs.
 async fn wait_for_workers(bench: &Bench, count: u32) -> Result<()> {
     for _ in 0..3_000 {
-        let queues = bench.client.queues().await?.queues;
+        let queues = bench.client().queues().await?.queues;
         if queues.iter().any(|queue| queue.name == QUEUE && queue.workers >= count) {
             return Ok(());
         }

@@ -44,9 +44,8 @@ async fn enqueue_all(bench: &Bench, args: &SystemArgs) -> Result<()> {
     // Quotation marks make the filler a JSON text.
     let payload = Bytes::from(format!("\"{}\"", "x".repeat(args.payload.saturating_sub(2))));
     let mut calls = JoinSet::new();
-    for _ in 0..CALLS {
-        let (client, left, payload, batch) =
-            (bench.client.clone(), Arc::clone(&left), payload.clone(), args.batch);
+    for client in bench.clients.iter().cycle().take(CALLS.max(bench.clients.len())) {
+        let (client, left, payload, batch) = (client.clone(), Arc::clone(&left), payload.clone(), args.batch);
         calls.spawn(async move {
             loop {
                 let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {

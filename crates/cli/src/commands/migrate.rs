@@ -12,8 +12,9 @@ const EXAMPLES: &str = "\
 Examples:
   tenure migrate --dry-run
   tenure migrate --data /var/lib/tenure
+  tenure migrate --database-url postgresql://tenure@db/jobs --dry-run
 
-The server must be stopped. A dry run prints the SQL of the missing steps and changes nothing.";
+On a data directory the server must be stopped. A dry run prints the SQL of the missing steps and changes nothing.";
 
 /// Bring the data to the schema of this program
 #[derive(Debug, clap::Args)]
@@ -22,6 +23,9 @@ pub(crate) struct Args {
     /// Directory of the data
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
+    /// PostgreSQL database, instead of a directory
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Option<String>,
     /// Print what would be done and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -29,12 +33,13 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Report<'a> {
-    data: &'a PathBuf,
+    /// The directory; null for a database.
+    data: Option<&'a PathBuf>,
     dry_run: bool,
     /// Schema before; null when there is no data yet.
     found: Option<u32>,
     /// Schema this program needs.
-    known: u32,
+    known: usize,
     steps: Vec<Step>,
 }
 
@@ -45,22 +50,27 @@ struct Step {
     sql: &'static str,
 }
 
-pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
-    let found = store_sqlite::schema_version(&args.data)?;
-    let steps = store_sqlite::migrate(&args.data, args.dry_run)?;
-    let known = store_sqlite::migrations().last().map_or(0, |step| step.number);
+pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
+    let (found, known, steps): (_, _, Vec<Step>) = match &args.database_url {
+        None => {
+            let found = store_sqlite::schema_version(&args.data)?;
+            let steps = store_sqlite::migrate(&args.data, args.dry_run)?.into_iter();
+            let steps = steps.map(|step| Step { number: step.number, name: step.name, sql: step.sql });
+            (found, store_sqlite::migrations().len(), steps.collect())
+        }
+        Some(url) => {
+            let found = store_postgres::schema_version(url).await?;
+            let steps = store_postgres::migrate(url, args.dry_run).await?.into_iter();
+            let steps = steps.map(|step| Step { number: step.number, name: step.name, sql: step.sql });
+            (found, store_postgres::migrations().len(), steps.collect())
+        }
+    };
+    let data = args.database_url.is_none().then_some(&args.data);
     if output.is_json() {
-        let steps = steps.iter().map(|step| Step { number: step.number, name: step.name, sql: step.sql });
-        output.json(&Report {
-            data: &args.data,
-            dry_run: args.dry_run,
-            found,
-            known,
-            steps: steps.collect(),
-        })?;
+        output.json(&Report { data, dry_run: args.dry_run, found, known, steps })?;
         return Ok(Exit::Done);
     }
-    let data = args.data.display();
+    let data = data.map_or("the database".to_owned(), |data| data.display().to_string());
     if steps.is_empty() {
         output.line(format_args!("the data in {data} is up to date (schema {known})"))?;
         return Ok(Exit::Done);

@@ -7,6 +7,7 @@ mod jobs;
 mod migrate;
 mod queues;
 mod serve;
+mod servers;
 mod sim;
 mod version;
 mod worker;
@@ -52,6 +53,7 @@ pub(crate) enum Command {
     Jobs(jobs::Args),
     Queues(queues::Args),
     Workers(workers::Args),
+    Servers(servers::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -75,7 +77,8 @@ impl Command {
             Command::Jobs(args) => brief(jobs::run(args, output)),
             Command::Queues(args) => brief(queues::run(args, output)),
             Command::Workers(args) => brief(workers::run(args, output)),
-            Command::Migrate(args) => migrate::run(&args, output),
+            Command::Servers(args) => brief(servers::run(args, output)),
+            Command::Migrate(args) => brief(migrate::run(args, output)),
             Command::Doctor(args) => brief(doctor::run(args, output)),
             Command::Bench(args) => long_running(bench::run(args, output)),
             Command::Sim(args) => sim::run(&args, output),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use clock::SystemClock;
 use model::Clock;
-use node::{Faults, Metrics, Node};
+use node::{Faults, Metrics, Node, Past};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use tokio::net::TcpListener;
@@ -19,13 +19,14 @@ use crate::connect::SERVER_DEFAULT;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::signals::{self, Signals};
-use crate::{logging, storage};
+use crate::{logging, past, storage};
 
 const EXAMPLES: &str = "\
 Examples:
   tenure serve
   tenure serve --listen 127.0.0.1:0 --data /var/lib/tenure --lease 30s
   tenure serve --store memory --log-format json
+  tenure serve --database-url postgresql://tenure@db/jobs --advertise http://10.0.0.5:7117
   TENURE_LISTEN=10.0.0.5:7117 tenure serve --insecure
 
 Settings come from flags, then TENURE_… environment variables, then tenure.toml (in the data
@@ -52,7 +53,7 @@ struct Listening<'a> {
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
-    let settings = Settings::resolve(args.flags)?;
+    let mut settings = Settings::resolve(args.flags)?;
     logging::start(settings.log, output);
     // What was acknowledged is in the store, so a server may end at any time.
     let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first(signals::end_process);
@@ -65,15 +66,22 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let url = url_of(listener.local_addr().context("cannot read the address of the listener")?);
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new();
-    let store = storage::open(&settings, Arc::clone(&clock), &metrics)?;
+    let store = storage::open(&settings, Arc::clone(&clock), &metrics).await?;
     if !settings.fsync {
         warn!("commits are not forced to disk; a power cut loses acknowledged jobs");
     }
     info!(url, data = %settings.data.display(), store = settings.node.store, "listening");
     announce(output, &settings, &url);
+    if settings.node.address.is_empty() {
+        settings.node.address.clone_from(&url);
+    }
 
     let faults = Faults::parse(&settings.faults)?;
-    let node = Node { config: settings.node, store: Arc::clone(&store), clock, metrics, faults };
+    let past = match settings.store {
+        StoreKind::Postgres => past::of(&settings.data, &settings.database_url),
+        StoreKind::Sqlite | StoreKind::Memory => Past::default(),
+    };
+    let node = Node { config: settings.node, store: Arc::clone(&store), clock, metrics, faults, past };
     node::run(node, listener, shutdown).await.context("the server stopped")?;
     drop(store);
     info!("stopped");
@@ -86,15 +94,16 @@ fn announce(output: &Output, settings: &Settings, url: &str) {
     let _ = if output.is_json() {
         output.json(&Listening { url, data, pid: std::process::id() })
     } else {
-        output.text(&greeting(url, data, output.is_quiet()))
+        let place = match settings.store {
+            StoreKind::Sqlite => format!("data in {}", settings.data.display()),
+            StoreKind::Memory => "data in memory, gone when it stops".to_owned(),
+            StoreKind::Postgres => "data in PostgreSQL".to_owned(),
+        };
+        output.text(&greeting(url, &place, output.is_quiet()))
     };
 }
 
-fn greeting(url: &str, data: Option<&Path>, brief: bool) -> String {
-    let place = match data {
-        Some(data) => format!("data in {}", data.display()),
-        None => "data in memory, gone when it stops".to_owned(),
-    };
+fn greeting(url: &str, place: &str, brief: bool) -> String {
     let first = format!("tenure is listening on {url} ({place})\n");
     if brief {
         return first;
@@ -149,7 +158,7 @@ mod tests {
 
     #[test]
     fn the_first_line_is_stable_and_the_hints_name_the_server() {
-        let text = greeting(SERVER_DEFAULT, Some(Path::new("./tenure-data")), false);
+        let text = greeting(SERVER_DEFAULT, "data in ./tenure-data", false);
         let mut lines = text.lines();
         assert_eq!(
             lines.next(),
@@ -157,9 +166,9 @@ mod tests {
         );
         assert!(text.contains("  tenure worker --queue hello -- cat\n"));
         assert!(text.contains("  tenure enqueue hello '{\"name\":\"you\"}' --wait\n"));
-        let text = greeting("http://127.0.0.1:9", None, false);
+        let text = greeting("http://127.0.0.1:9", "data in memory", false);
         assert!(text.contains("tenure worker --server http://127.0.0.1:9 --queue hello -- cat"));
-        assert_eq!(greeting("http://127.0.0.1:9", None, true).lines().count(), 1);
+        assert_eq!(greeting("http://127.0.0.1:9", "data in memory", true).lines().count(), 1);
     }
 
     #[test]

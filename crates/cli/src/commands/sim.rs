@@ -184,6 +184,11 @@ struct Figures {
     crash_rescues: usize,
     crash_rescue_ms_p50: Option<f64>,
     crash_rescue_ms_p99: Option<f64>,
+    take_overs: u64,
+    take_over_ms_p99: Option<u64>,
+    ownership_margin_ms_min: Option<f64>,
+    redirects: u64,
+    answers_without_exclusive_hold: u64,
 }
 
 #[derive(Debug, Serialize)]
@@ -244,6 +249,11 @@ impl Figures {
             crash_rescues: stats.crash_rescues.len(),
             crash_rescue_ms_p50: exact(&stats.crash_rescues, 50),
             crash_rescue_ms_p99: exact(&stats.crash_rescues, 99),
+            take_overs: stats.take_overs,
+            take_over_ms_p99: millis(&stats.take_over_times, 99),
+            ownership_margin_ms_min: stats.ownership_margin_min.map(|nanos| nanos as f64 / 1e6),
+            redirects: stats.redirects,
+            answers_without_exclusive_hold: stats.unsure_answers,
         }
     }
 
@@ -291,6 +301,17 @@ impl Figures {
             format!(
                 "least margin of a lease   {:>12}",
                 self.margin_ms_min.map_or("none".to_owned(), |margin| format!("{margin:.3} ms"))
+            ),
+            format!(
+                "servers taken over        {:>12}   (p99 {} where nothing else was wrong; {} redirects)",
+                self.take_overs,
+                millis(self.take_over_ms_p99),
+                self.redirects
+            ),
+            format!(
+                "least ownership margin    {:>12}   ({} answers without exclusive hold)",
+                exact(self.ownership_margin_ms_min),
+                self.answers_without_exclusive_hold
             ),
             format!(
                 "events                    {:>12}   ({virtual_time} of virtual time in {} s)",

@@ -17,7 +17,7 @@ use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, oneshot};
 use worker::{JobContext, JobError, Worker, fencing};
 
-use crate::postgres::{Cluster, Database};
+use crate::postgres::Database;
 use crate::support::{Fleet, tenure};
 
 const PAGE: &str = include_str!("../../../../docs/fencing.md");
@@ -63,10 +63,10 @@ impl<'a> Scripts<'a> {
             std::env::var("PATH").expect("a search path")
         );
         let run = r#"sh "$HOME/report.sh" 2> "$HOME/$NAME.err"; code=$?; echo "$NAME ends $code" > "$HOME/told"; exit $code"#;
-        let [host, user, database] = database.environment();
         let mut args: Vec<String> =
             ["worker", "--server", &fleet.server.url, "--queue", "q", "--", "env"].map(str::to_owned).into();
-        args.extend([path, format!("HOME={home}"), format!("NAME={name}"), host, user, database]);
+        args.extend([path, format!("HOME={home}"), format!("NAME={name}")]);
+        args.extend(database.environment());
         args.extend(["sh", "-c", run].map(str::to_owned));
         Process::start(tenure(), args, &self.home.join(format!("{name}.log"))).expect("the worker starts")
     }
@@ -103,7 +103,7 @@ fn pipe_at(path: PathBuf) -> PathBuf {
 
 #[tokio::test]
 async fn the_shell_job_of_a_frozen_worker_is_refused_by_the_users_own_table() {
-    let database = Cluster::shared().database("zombie_shell").await;
+    let database = Database::create("zombie_shell");
     let mut session = database.session().await;
     session.run("CREATE TABLE reports (id bigint PRIMARY KEY, body text)").await;
     session.run("INSERT INTO reports VALUES (1, 'nothing yet')").await;

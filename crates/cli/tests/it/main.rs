@@ -1,6 +1,7 @@
 //! The real binary, from the outside: what it does without a server, and what it promises when processes are killed and
 //! frozen.
 
+mod backend;
 mod demo;
 mod exclusive;
 mod exclusive_inside;

@@ -87,7 +87,7 @@ fn usage_errors_exit_2_and_say_what_is_wrong() {
         (&["serve", "--frobnicate"], "unexpected argument"),
         (&["serve", "--lease", "-5s"], "\"-5s\" is negative; write 500ms, 10s"),
         (&["serve", "--lease", "5"], "\"5\" has no unit"),
-        (&["serve", "--store", "oracle"], "possible values: sqlite, memory"),
+        (&["serve", "--store", "oracle"], "possible values: sqlite, memory, postgres"),
         (&["serve", "--listen", "here"], "\"here\" is not an address to listen on, such as 127.0.0.1:7117"),
         (&["serve", "--lease", "1ms"], "lease of 1ms is out of range"),
         (&["serve", "--lease", "2h"], "too long for workers"),

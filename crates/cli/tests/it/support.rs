@@ -11,6 +11,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use worker::Client;
 
+use crate::backend::Backend;
+
 /// The binary under test.
 pub(crate) fn tenure() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_tenure"))
@@ -23,6 +25,7 @@ pub(crate) struct Fleet {
     pub(crate) client: Client,
     flags: Vec<String>,
     logs: Vec<PathBuf>,
+    _backend: Backend,
 }
 
 impl Fleet {
@@ -35,10 +38,12 @@ impl Fleet {
             .expect("a free port")
             .port();
         let mut all = vec!["--listen".to_owned(), format!("127.0.0.1:{port}")];
+        let backend = Backend::new();
+        all.extend(backend.flags());
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let server = serve(&home, &all).await;
         let client = Client::connect(&server.url).expect("a valid address");
-        Fleet { home, server, client, flags: all, logs: Vec::new() }
+        Fleet { home, server, client, flags: all, logs: Vec::new(), _backend: backend }
     }
 
     /// Starts the server again, on the same data and port.
@@ -126,15 +131,20 @@ impl Fleet {
 
     /// One plain HTTP/1.0 call, so that the body is never chunked.
     pub(crate) async fn http(&self, method: &str, path: &str, body: &str) -> (u16, String) {
-        let address = self.server.url.trim_start_matches("http://");
-        let mut stream = tokio::net::TcpStream::connect(address).await.expect("the server listens");
-        let request = format!("{method} {path} HTTP/1.0\r\ncontent-length: {}\r\n\r\n{body}", body.len());
-        stream.write_all(request.as_bytes()).await.expect("the request is sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).await.expect("an answer in text");
-        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
-        (head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status"), body.to_owned())
+        http(&self.server.url, method, path, body).await
     }
+}
+
+/// One plain HTTP/1.0 call to the server at this address.
+pub(crate) async fn http(server: &str, method: &str, path: &str, body: &str) -> (u16, String) {
+    let address = server.trim_start_matches("http://");
+    let mut stream = tokio::net::TcpStream::connect(address).await.expect("the server listens");
+    let request = format!("{method} {path} HTTP/1.0\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(request.as_bytes()).await.expect("the request is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.expect("an answer in text");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    (head.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a status"), body.to_owned())
 }
 
 async fn serve(home: &TempDir, flags: &[String]) -> Server {

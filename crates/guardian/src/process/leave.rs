@@ -1,8 +1,13 @@
 //! Tells a server that the worker is gone: one small HTTP request, without a client that would outweigh the guardian.
+//!
+//! Only the server that looks after the worker takes its leave. Another one answers with status 421 and, if it knows it, the
+//! address of the right one: that one is asked next, then those that are left of the list. Nobody is asked twice in one
+//! round, so servers that send us to and fro cost no time; the next round is the machine's to order.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lease::message::Leave;
 use model::{Nonce, WorkerKey};
@@ -17,20 +22,47 @@ const ANSWER_WAIT: Duration = Duration::from_secs(2);
 const PORT_DEFAULT: u16 = 80;
 /// As much of the answer as says whether it was taken: "HTTP/1.1 200".
 const STATUS_BYTES: usize = 12;
+/// The status of a server that another registry's workers are nothing to.
+const NOT_OWNER: &[u8] = b"421";
+/// As much of such an answer as is read; the address that it names is within that, or not taken.
+const ANSWER_BYTES_MAX: u64 = 4 << 10;
+/// How often one round follows an address that is not on the list.
+const REDIRECTS_MAX: usize = 4;
 
-/// Takes leave on the first of these servers that takes it. Whether one did, or there was none to tell.
+/// What a server made of a leave.
+enum Answer {
+    Taken,
+    Refused,
+    /// Another one is to be asked: this one, if it is known.
+    NotOwner(Option<String>),
+}
+
+/// Takes leave on the first of these servers that takes it, or on whom they send us to. Whether one did, or there was none to
+/// tell.
 pub(super) fn take(servers: &str, key: &WorkerKey, nonce: Nonce, words: impl Fn() -> Leave) -> bool {
-    let mut servers = servers.split(',').map(authority).filter(|server| !server.is_empty()).peekable();
-    let mut is_taken = servers.peek().is_none();
-    for server in servers {
-        match post(server, || request(server, key, nonce, words())) {
-            Ok(true) => {
+    let list = servers.split(',').map(authority).filter(|server| !server.is_empty());
+    let mut ahead: VecDeque<String> = list.map(str::to_owned).collect();
+    let mut is_taken = ahead.is_empty();
+    let (mut asked, mut redirects) = (Vec::new(), 0);
+    while let Some(server) = ahead.pop_front() {
+        if asked.contains(&server) {
+            continue;
+        }
+        match post(&server, || request(&server, key, nonce, words())) {
+            Ok(Answer::Taken) => {
                 is_taken = true;
                 break;
             }
-            Ok(false) => complain(&format!("{server} did not take the leave of {key}")),
+            Ok(Answer::NotOwner(Some(owner))) if redirects < REDIRECTS_MAX => {
+                redirects += 1;
+                ahead.push_front(owner);
+            }
+            Ok(Answer::Refused | Answer::NotOwner(_)) => {
+                complain(&format!("{server} did not take the leave of {key}"));
+            }
             Err(error) => complain(&format!("cannot take leave of {server}: {error}")),
         }
+        asked.push(server);
     }
     is_taken
 }
@@ -48,7 +80,7 @@ fn request(server: &str, key: &WorkerKey, nonce: Nonce, words: Leave) -> String 
     )
 }
 
-fn post(server: &str, request: impl Fn() -> String) -> io::Result<bool> {
+fn post(server: &str, request: impl Fn() -> String) -> io::Result<Answer> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no address");
     for address in addresses(server)? {
         match TcpStream::connect_timeout(&address, CONNECT_WAIT) {
@@ -59,14 +91,51 @@ fn post(server: &str, request: impl Fn() -> String) -> io::Result<bool> {
     Err(last)
 }
 
-fn ask(mut stream: TcpStream, request: &str) -> io::Result<bool> {
+fn ask(mut stream: TcpStream, request: &str) -> io::Result<Answer> {
     stream.set_read_timeout(Some(ANSWER_WAIT))?;
     stream.set_write_timeout(Some(ANSWER_WAIT))?;
     stream.set_nodelay(true)?;
     stream.write_all(request.as_bytes())?;
     let mut status = [0; STATUS_BYTES];
     stream.read_exact(&mut status)?;
-    Ok(status.starts_with(b"HTTP/1.") && status[9] == b'2')
+    Ok(match status.strip_prefix(b"HTTP/1.").map(|rest| &rest[2..]) {
+        Some([b'2', ..]) => Answer::Taken,
+        Some(NOT_OWNER) => Answer::NotOwner(owner(&rest_of(stream))),
+        _ => Answer::Refused,
+    })
+}
+
+/// What follows of an answer, as far as it comes in time.
+fn rest_of(stream: TcpStream) -> String {
+    let patience_ends = Instant::now() + ANSWER_WAIT;
+    let (mut bytes, mut stream) = (Vec::new(), stream.take(ANSWER_BYTES_MAX));
+    let mut piece = [0; 512];
+    loop {
+        let left = patience_ends.saturating_duration_since(Instant::now());
+        if left.is_zero() || stream.get_ref().set_read_timeout(Some(left)).is_err() {
+            break;
+        }
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => bytes.extend(&piece[..length]),
+        }
+        // A server may keep the connection open although it was asked not to.
+        if bytes.ends_with(b"}") && owner(&String::from_utf8_lossy(&bytes)).is_some() {
+            break;
+        }
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The host and port in `"owner":"http://host:port"`. Inside a string of JSON every quote is escaped, so nothing that people
+/// wrote can be mistaken for it.
+fn owner(answer: &str) -> Option<String> {
+    let (_, rest) = answer.rsplit_once(r#""owner""#)?;
+    let value = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
+    let (address, _) = value.split_once('"')?;
+    let host = authority(address);
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
+    (!host.is_empty() && host.bytes().all(is_plain)).then(|| host.to_owned())
 }
 
 fn addresses(server: &str) -> io::Result<impl Iterator<Item = std::net::SocketAddr>> {
@@ -95,6 +164,7 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use std::net::TcpListener;
+    use std::sync::mpsc::{self, Receiver};
     use std::thread;
 
     use super::*;
@@ -102,10 +172,11 @@ mod tests {
     const WORDS: Leave = Leave { all_stopped: true, crashed: true, stopped_for: Duration::from_millis(12) };
 
     /// A server that answers one request with this; what it was asked.
-    fn server(answer: &'static str) -> (String, thread::JoinHandle<String>) {
+    fn server(answer: &'static str) -> (String, Receiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let asked = thread::spawn(move || {
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut asked = Vec::new();
             while !asked.ends_with(b"}") {
@@ -113,10 +184,15 @@ mod tests {
                 stream.read_exact(&mut byte).unwrap();
                 asked.push(byte[0]);
             }
+            let _ = tell.send(String::from_utf8(asked).unwrap());
             stream.write_all(answer.as_bytes()).unwrap();
-            String::from_utf8(asked).unwrap()
         });
-        (address, asked)
+        (address, told)
+    }
+
+    /// What a server was asked that must have been.
+    fn heard(told: &Receiver<String>) -> String {
+        told.recv_timeout(Duration::from_secs(10)).expect("it was asked")
     }
 
     fn take_leave(servers: &str) -> bool {
@@ -125,14 +201,74 @@ mod tests {
 
     #[test]
     fn a_leave_is_one_request_that_servers_understand() {
-        let (address, asked) = server("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}");
+        let (address, asked) = server(TAKEN);
         assert!(take_leave(&format!("http://{address}")));
-        let asked = asked.join().unwrap();
+        let asked = heard(&asked);
         assert!(asked.starts_with("POST /v1/workers/a%2Fb/leave HTTP/1.1\r\n"), "{asked}");
         let body = r#"{"nonce":9,"all_stopped":true,"crashed":true,"stopped_for_ms":12}"#;
         assert!(
             asked.ends_with(&format!("content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()))
         );
+    }
+
+    fn not_owner(owner: &str) -> &'static str {
+        let body = format!(
+            r#"{{"error":{{"detail":"it said \"owner\":\"http://127.0.0.1:1\" before"}},"owner":"{owner}"}}"#
+        );
+        let length = body.len();
+        let answer = format!("HTTP/1.1 421 Misdirected Request\r\ncontent-length: {length}\r\n\r\n{body}");
+        Box::leak(answer.into_boxed_str())
+    }
+
+    const TAKEN: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}";
+
+    #[test]
+    fn a_leave_goes_to_the_server_that_looks_after_the_worker() {
+        let (owner, asked) = server(TAKEN);
+        let (second, _) = server(not_owner(&format!("http://{owner}")));
+        let (first, _) = server(not_owner(&format!("http://{second}/")));
+        let (idle, unasked) = server(TAKEN);
+        assert!(take_leave(&format!("{first},{idle}")), "by way of two that are not in charge");
+        assert!(heard(&asked).starts_with("POST /v1/workers/a%2Fb/leave HTTP/1.1\r\n"));
+        assert!(unasked.try_recv().is_err(), "it had no reason to be asked");
+    }
+
+    #[test]
+    fn an_owner_that_is_gone_or_unknown_leads_to_the_next_of_the_list() {
+        let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let none = "HTTP/1.1 421 Misdirected Request\r\ncontent-length: 2\r\n\r\n{}";
+        for answer in [not_owner(&format!("http://{gone}")), none, not_owner("http://a b"), not_owner("")] {
+            let ((first, _), (second, asked)) = (server(answer), server(TAKEN));
+            assert!(take_leave(&format!("{first},{second}")), "{answer}");
+            heard(&asked);
+        }
+    }
+
+    #[test]
+    fn servers_that_send_us_to_and_fro_are_asked_once_each() {
+        let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
+        let [a, b] = [0, 1].map(|place: usize| listeners[place].local_addr().unwrap());
+        let counts = listeners.map(|listener| {
+            let other = if listener.local_addr().unwrap() == a { b } else { a };
+            thread::spawn(move || {
+                let mut count = 0;
+                while let Ok((mut stream, _)) = listener.accept() {
+                    let mut asked = [0; 4096];
+                    if stream.read(&mut asked).unwrap() == 0 {
+                        break;
+                    }
+                    count += 1;
+                    stream.write_all(not_owner(&format!("http://{other}")).as_bytes()).unwrap();
+                }
+                count
+            })
+        });
+        assert!(!take_leave(&format!("{a},{b}")));
+        for (address, count) in [a, b].into_iter().zip(counts) {
+            // A connection without a question is the end.
+            drop(TcpStream::connect(address).unwrap());
+            assert_eq!(count.join().unwrap(), 1, "{address}");
+        }
     }
 
     #[test]
@@ -141,7 +277,7 @@ mod tests {
         let (refusing, _) = server("HTTP/1.1 503 Service Unavailable\r\n\r\n");
         let (taking, asked) = server("HTTP/1.1 204 No Content\r\n\r\n");
         assert!(take_leave(&format!("{gone}, http://{refusing}/,{taking}")));
-        asked.join().unwrap();
+        heard(&asked);
         let (refusing, _) = server("HTTP/1.1 503 Service Unavailable\r\n\r\n");
         assert!(!take_leave(&format!("{gone},{refusing}")));
         assert!(take_leave(" "), "nobody is to be told");

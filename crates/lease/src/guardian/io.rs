@@ -56,8 +56,15 @@ pub enum Order {
         /// Which process.
         nonce: Nonce,
     },
-    /// Until when the worker may act under its present key. Only ever later, for one key.
+    /// Until when exclusive jobs may run under the present key, and the key may be used at least as long. Only ever later,
+    /// for one key.
     Hold {
+        /// By the clock both share.
+        until: Instant,
+    },
+    /// Until when the present key may be used, where that is later than exclusive jobs may run under it. Only ever later, for
+    /// one key.
+    Lease {
         /// By the clock both share.
         until: Instant,
     },

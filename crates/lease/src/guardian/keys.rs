@@ -34,8 +34,10 @@ struct UsedKey {
     nonce: Nonce,
     /// When the last exclusive job that was started under it had ended.
     exclusive_ended_at: Option<Instant>,
-    /// Until when the worker may act under it; `None` while it is not registered, as far as we know.
+    /// Until when exclusive jobs may run under it.
     hold: Option<Instant>,
+    /// Until when the worker may act under it; `None` while it is not registered, as far as we know.
+    lease: Option<Instant>,
     farewell: Farewell,
     backoff: Backoff,
 }
@@ -58,7 +60,7 @@ impl Keys {
     /// The worker uses this key from now on.
     pub(super) fn take(&mut self, key: WorkerKey, nonce: Nonce) {
         // Nothing is started under a key before it is registered: one that never was has nothing to take leave of.
-        self.used.retain(|used| used.hold.is_some());
+        self.used.retain(|used| used.lease.is_some());
         while self.used.len() >= KEYS_MAX {
             self.used.pop_front();
         }
@@ -70,6 +72,7 @@ impl Keys {
             nonce,
             exclusive_ended_at: None,
             hold: None,
+            lease: None,
             farewell,
             backoff: Backoff::default(),
         });
@@ -87,10 +90,18 @@ impl Keys {
         }
     }
 
-    /// Moves the end of the present key's lease. Never to an earlier time.
+    /// Moves the end of the present key's hold for exclusive jobs. Never to an earlier time.
     pub(super) fn extend(&mut self, until: Instant) {
         if let Some(present) = self.used.back_mut() {
             present.hold = present.hold.max(Some(until));
+        }
+        self.extend_lease(until);
+    }
+
+    /// Moves the end of the present key's lease. Never to an earlier time.
+    pub(super) fn extend_lease(&mut self, until: Instant) {
+        if let Some(present) = self.used.back_mut() {
+            present.lease = present.lease.max(Some(until));
         }
     }
 
@@ -98,7 +109,7 @@ impl Keys {
         self.used.back().is_some_and(|present| present.key == *key && present.nonce == nonce)
     }
 
-    /// The end of the present key's lease.
+    /// The end of the present key's hold for exclusive jobs.
     pub(super) fn hold(&self) -> Option<Instant> {
         self.used.back().and_then(|present| present.hold)
     }
@@ -119,7 +130,7 @@ impl Keys {
                 continue;
             }
             // A lease that has just run out is worth one try: the server learns how far apart its end and ours were.
-            let is_long_over = used.hold.is_some_and(|hold| hold + LEAVE_WAIT_MAX <= now);
+            let is_long_over = used.lease.is_some_and(|lease| lease + LEAVE_WAIT_MAX <= now);
             if is_long_over {
                 used.farewell = Farewell::Over;
             } else {
@@ -147,7 +158,7 @@ impl Keys {
             Farewell::Over
         } else {
             let retry_at = now + used.backoff.next_delay();
-            let give_up_at = used.hold.unwrap_or(stopped_at.unwrap_or(now) + LEAVE_WAIT_MAX);
+            let give_up_at = used.lease.unwrap_or(stopped_at.unwrap_or(now) + LEAVE_WAIT_MAX);
             if retry_at < give_up_at { Farewell::DueAt(retry_at) } else { Farewell::Over }
         };
     }

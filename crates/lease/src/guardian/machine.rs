@@ -139,6 +139,8 @@ impl Guardian {
                 self.keys.take(key, nonce);
             }
             Order::Hold { until } => self.keys.extend(until),
+            Order::Lease { until } if self.has(Mutation::LeaseKeepsFamilies) => self.keys.extend(until),
+            Order::Lease { until } => self.keys.extend_lease(until),
             Order::Launch { family, exclusive } => self.launch(now, family, exclusive),
             Order::Terminate { family } => self.ask(family, Demand::Terminate),
             Order::Kill { family } => self.ask(family, Demand::Kill),

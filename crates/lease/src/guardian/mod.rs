@@ -1,7 +1,7 @@
 //! The guardian: it outlives its worker, and sees to it that nothing the worker started outlives its lease.
 //!
-//! A small process of its own is the parent of all job processes. It holds the worker's latest `hold_until` and keeps
-//! the clock rule when the worker cannot: exclusive families are told to end at `hold_until − K − S` and killed at
+//! A small process of its own is the parent of all job processes. It holds the worker's latest `hold_until` for exclusive
+//! jobs and keeps the clock rule when the worker cannot: exclusive families are told to end at `hold_until − K − S` and killed at
 //! `hold_until − S`; a worker with exclusive jobs inside its own process is killed before `hold_until`. When the worker's
 //! process dies it ends every family, waits until they are gone, and takes leave under the worker's keys with "all
 //! stopped", so that the jobs go on elsewhere at once and still never beside themselves.

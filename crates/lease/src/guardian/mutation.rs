@@ -11,12 +11,14 @@ pub enum Mutation {
     DeadlineIgnored,
     /// Starts what a dead worker had ordered.
     LaunchesAfterDeath,
+    /// Exclusive families live as long as the key, whatever their own hold is.
+    LeaseKeepsFamilies,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 4] = {
+    pub const ALL: [Mutation; 5] = {
         use Mutation::*;
-        [LeavesBeforeEmpty, EndedBeforeEmpty, DeadlineIgnored, LaunchesAfterDeath]
+        [LeavesBeforeEmpty, EndedBeforeEmpty, DeadlineIgnored, LaunchesAfterDeath, LeaseKeepsFamilies]
     };
 }

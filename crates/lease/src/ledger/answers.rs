@@ -4,12 +4,14 @@
 //! |---|---|
 //! | ok | store the token, hold on until the lease from the send stamp is over, forget the changes that were carried |
 //! | mismatch | take the token, keep the changes, once more at once; renews nothing |
+//! | ok, exclusive hold | the same for exclusive jobs; without it theirs ends when it would have |
 //! | inactive | everything is lost: stop it all, ask for a new key |
-//! | not owner | go there under the same key |
+//! | not owner | go there under the same key; nothing is renewed, nothing is lost |
 //! | later | wait, with jitter |
 
 use model::{Fence, Instant};
 
+use super::instance::Taken;
 use super::machine::Ledger;
 use super::mutation::Mutation;
 use super::pulse::InFlight;
@@ -44,7 +46,16 @@ impl Ledger {
         let rate_error =
             if self.has(Mutation::RateErrorIgnored) { RateError::ppm(0) } else { self.terms.rate_error };
         let hold_until = clock_rule::hold_until(sent_at, ack.lease, rate_error);
-        if self.instance.acknowledge(ack.token, hold_until, ack.lease, beat.is_full) {
+        let is_exclusive = ack.exclusive_hold || self.has(Mutation::ExclusiveHoldAssumed);
+        if is_exclusive {
+            self.note_gap(now);
+        }
+        if let Some(stream) = &mut self.stream {
+            stream.serve();
+        }
+        let taken =
+            Taken { token: ack.token, lease: ack.lease, hold_until, is_exclusive, was_full: beat.is_full };
+        if self.instance.acknowledge(taken) {
             self.pulse.follow(ack.lease);
             self.outputs.push_back(Output::Registered { lease: ack.lease });
         }

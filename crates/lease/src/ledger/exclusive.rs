@@ -3,9 +3,13 @@
 //! ```text
 //!   Assigned ──► waiting ──────────► running ──────────► told to stop ──► aborted ──► the process is doomed
 //!                   │     Bound                 any reason,
-//!                   │                           at K + S before the lease is over
+//!                   │                           at K + S before the exclusive hold is over
 //!                   └──► handed back: told to stop, or too late to start
 //! ```
+//!
+//! They live on a hold of their own, which only answers extend whose server vouches for it. When it ends they are gone, while
+//! the key and its ordinary jobs go on; what had to stop for that is handed back under the same key, and others are taken
+//! again as soon as a server vouches for them.
 //!
 //! A job that waits takes its slot and is bound at once. Its bind is told with every heartbeat until the server says that it
 //! took it: that a heartbeat was acknowledged proves nothing, because the registry may still be asking for the row.
@@ -42,21 +46,23 @@ impl Ledger {
         if !self.may_run_exclusive(now) && !self.has(Mutation::StartsStopped) {
             return self.give_up(hold, StopReason::LeaseOver);
         }
-        // Exclusive jobs of a dead key, and older claims of the same job, must have ended here. The bind is told again, and
-        // answered again. So exclusive jobs that run at the same time always live on the same lease.
+        // Exclusive jobs of a dead key or of a hold that ended, and older claims of the same job, must have ended here. The
+        // bind is told again, and answered again. So exclusive jobs that run at the same time always live on the same hold.
         if !self.jobs.has_outlived() && self.jobs.superseded_by(hold).is_empty() {
             self.jobs.begin(now, hold);
             self.outputs.push_back(Output::Start { hold });
         }
     }
 
-    /// Whether we can promise now that an exclusive job is gone before our lease is over.
+    /// Whether we can promise now that an exclusive job is gone before the hold for it is over.
     pub(super) fn may_run_exclusive(&self, now: Instant) -> bool {
         let stopping = self.terms.stopping;
         let is_able = self.terms.profile.stop_within.is_some();
         let fits =
             self.instance.lease().is_some_and(|lease| clock_rule::fits_exclusive(lease, stopping.within()));
-        let is_in_time = self.instance.hold_until().is_some_and(|until| now < stopping.stop_at(until));
+        let hold = self.exclusive_hold_until();
+        let hold = if self.has(Mutation::StartsWithoutHold) { self.hold_until() } else { hold };
+        let is_in_time = hold.is_some_and(|until| now < stopping.stop_at(until));
         self.phase == Phase::Serving && is_able && fits && is_in_time
     }
 
@@ -87,6 +93,14 @@ impl Ledger {
         }
     }
 
+    /// A server vouches for exclusive jobs again. What runs although the hold before had ended is about to end, and nothing
+    /// new may be taken for it or beside it.
+    pub(super) fn note_gap(&mut self, now: Instant) {
+        if self.exclusive_hold_until().is_some_and(|until| until <= now) {
+            self.jobs.outlive_hold();
+        }
+    }
+
     /// The key is over: an exclusive job that still runs is not handed on to the next one. It ends soon, or the process does.
     pub(super) fn disown_exclusive(&mut self) {
         if self.has(Mutation::ExclusiveInherited) {
@@ -101,7 +115,7 @@ impl Ledger {
         if !self.jobs.has_exclusive() || self.has(Mutation::StopsAtHoldUntil) {
             return None;
         }
-        self.instance.hold_until().map(|until| self.terms.stopping.stop_at(until))
+        self.exclusive_hold_until().map(|until| self.terms.stopping.stop_at(until))
     }
 
     /// Binds that were told before and not taken yet.
@@ -111,7 +125,7 @@ impl Ledger {
 
     pub(super) fn kill_clock(&self) -> KillClock {
         let far = Some(Instant::from_nanos(u64::MAX));
-        let hold_until = if self.has(Mutation::StopsAtHoldUntil) { far } else { self.instance.hold_until() };
+        let hold_until = if self.has(Mutation::StopsAtHoldUntil) { far } else { self.exclusive_hold_until() };
         KillClock { stopping: self.terms.stopping, hold_until }
     }
 

@@ -1,4 +1,5 @@
-//! What we send: everything that can be said now, in one frame. Until the present key is registered, only heartbeats.
+//! What we send: everything that can be said now, in one frame. Until the present key is registered, only heartbeats. What
+//! only the server that looks after us has a use for, credits and the leave, waits until it took a heartbeat.
 
 use bytes::Bytes;
 use model::{Hold, Instant};
@@ -127,7 +128,7 @@ impl Ledger {
     fn credits_due(&self) -> u32 {
         let slots = self.terms.profile.slots;
         let backlog_max = slots as usize + REPORTS_UNANSWERED_MAX;
-        if self.phase != Phase::Serving || self.reports.len() >= backlog_max {
+        if self.phase != Phase::Serving || !self.is_served() || self.reports.len() >= backlog_max {
             return 0;
         }
         let credits = self.stream.as_ref().map_or(0, |stream| stream.credits);
@@ -141,6 +142,11 @@ impl Ledger {
 
     /// Every report is answered first, so that the server takes back only what really did not end.
     fn may_leave(&self) -> bool {
-        self.phase.may_leave() && self.reports.is_empty()
+        self.phase.may_leave() && self.is_served() && self.reports.is_empty()
+    }
+
+    /// Whether the server of this stream is the one that looks after us.
+    fn is_served(&self) -> bool {
+        self.stream.as_ref().is_some_and(Stream::is_served) || self.has(Mutation::TrustsEveryServer)
     }
 }

@@ -6,6 +6,9 @@
 //!     │                  │        inactive            ▲
 //!     └──────────────────┴────────────────────────────┘       no former
 //! ```
+//!
+//! Exclusive jobs live on a hold of their own, which only answers that vouch for it extend. It may end while the key lives
+//! on, and begin again.
 
 use std::time::Duration;
 
@@ -29,8 +32,32 @@ pub(super) struct Instance {
 #[derive(Debug, PartialEq, Eq)]
 enum Standing {
     Fresh,
-    Registered { hold_until: Instant, lease: Duration },
+    Registered(Registration),
     Over,
+}
+
+/// What the answers of the registry add up to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Registration {
+    /// The lease that was granted last.
+    lease: Duration,
+    hold_until: Instant,
+    /// Never later than `hold_until`; `None` until it was vouched for once.
+    exclusive_until: Option<Instant>,
+}
+
+/// A heartbeat that was taken, as it counts for us.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// To be shown next.
+    pub(super) token: Token,
+    pub(super) lease: Duration,
+    /// The end of that lease, from the send stamp.
+    pub(super) hold_until: Instant,
+    /// It is one for exclusive jobs, too.
+    pub(super) is_exclusive: bool,
+    /// The heartbeat carried everything that is held.
+    pub(super) was_full: bool,
 }
 
 impl Instance {
@@ -39,22 +66,19 @@ impl Instance {
     }
 
     /// A heartbeat was taken. Whether the lease is news: the first one of this key, or another one than before.
-    pub(super) fn acknowledge(
-        &mut self,
-        token: Token,
-        hold_until: Instant,
-        lease: Duration,
-        was_full: bool,
-    ) -> bool {
+    pub(super) fn acknowledge(&mut self, taken: Taken) -> bool {
+        let Taken { token, lease, hold_until, is_exclusive, was_full } = taken;
         self.token = Some(token);
         self.former = None;
         self.owes_full &= !was_full;
-        let (is_news, before) = match self.standing {
-            Standing::Registered { hold_until, lease: before } => (lease != before, hold_until),
-            Standing::Fresh | Standing::Over => (true, Instant::ZERO),
-        };
-        self.standing = Standing::Registered { hold_until: hold_until.max(before), lease };
-        is_news
+        let before = self.registration().copied();
+        let exclusive_until = is_exclusive.then_some(hold_until);
+        self.standing = Standing::Registered(Registration {
+            lease,
+            hold_until: before.map_or(hold_until, |before| before.hold_until.max(hold_until)),
+            exclusive_until: before.and_then(|before| before.exclusive_until).max(exclusive_until),
+        });
+        before.is_none_or(|before| before.lease != lease)
     }
 
     pub(super) fn show(&mut self, token: Token) {
@@ -111,7 +135,7 @@ impl Instance {
     }
 
     pub(super) fn is_registered(&self) -> bool {
-        matches!(self.standing, Standing::Registered { .. })
+        self.registration().is_some()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -119,16 +143,22 @@ impl Instance {
     }
 
     pub(super) fn hold_until(&self) -> Option<Instant> {
-        match self.standing {
-            Standing::Registered { hold_until, .. } => Some(hold_until),
-            Standing::Fresh | Standing::Over => None,
-        }
+        self.registration().map(|registration| registration.hold_until)
+    }
+
+    /// Until when exclusive jobs may run.
+    pub(super) fn exclusive_until(&self) -> Option<Instant> {
+        self.registration().and_then(|registration| registration.exclusive_until)
     }
 
     /// The lease that was granted last.
     pub(super) fn lease(&self) -> Option<Duration> {
-        match self.standing {
-            Standing::Registered { lease, .. } => Some(lease),
+        self.registration().map(|registration| registration.lease)
+    }
+
+    fn registration(&self) -> Option<&Registration> {
+        match &self.standing {
+            Standing::Registered(registration) => Some(registration),
             Standing::Fresh | Standing::Over => None,
         }
     }

@@ -152,8 +152,9 @@ pub enum StopReason {
     Cancelled,
     /// The server gave the job to someone else; nothing this handler does counts any more.
     Lost,
-    /// The server was not heard for a whole lease, so the job may be someone else's by now. If it turns out that it is
-    /// still ours, what the handler completes counts; anything else is handed back.
+    /// The server was not heard for a whole lease, or did not vouch for an exclusive job for so long, so the job may be
+    /// someone else's by now. If it turns out that it is still ours, what the handler completes counts; anything else is
+    /// handed back.
     LeaseOver,
     /// The attempt ran for longer than its time limit.
     TimedOut,

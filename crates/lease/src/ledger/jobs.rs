@@ -21,7 +21,7 @@ pub(super) struct Jobs {
     exclusive: BTreeSet<Hold>,
     /// Exclusive jobs that wait for their start.
     waiting: BTreeSet<Hold>,
-    /// Exclusive jobs that run although their key is over.
+    /// Exclusive jobs that run although their key, or the hold they lived on, is over.
     outlived: BTreeSet<Hold>,
 }
 
@@ -91,6 +91,15 @@ impl Jobs {
             self.outlived.insert(*hold);
         }
         self.outlived.iter().copied().collect()
+    }
+
+    /// The hold of the exclusive jobs that run has ended. They are still ours.
+    pub(super) fn outlive_hold(&mut self) {
+        let running = self
+            .held
+            .iter()
+            .filter(|(hold, entry)| entry.held.is_exclusive() && !self.waiting.contains(hold));
+        self.outlived.extend(running.map(|(hold, _)| *hold));
     }
 
     /// An exclusive job is not looked after any more.

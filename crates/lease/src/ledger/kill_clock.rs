@@ -16,7 +16,7 @@ use crate::clock_rule::Stopping;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KillClock {
     pub(super) stopping: Stopping,
-    /// The end of the lease; `None` without one.
+    /// The end of the hold for exclusive jobs; `None` without one.
     pub(super) hold_until: Option<Instant>,
 }
 

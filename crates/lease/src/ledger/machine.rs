@@ -137,6 +137,12 @@ impl Ledger {
         self.instance.hold_until()
     }
 
+    /// Until when exclusive jobs may run under the present key: never later than [`Ledger::hold_until`], earlier when answers
+    /// did not vouch for them. What a guardian must be told.
+    pub fn exclusive_hold_until(&self) -> Option<Instant> {
+        self.instance.exclusive_until()
+    }
+
     /// Whether a heartbeat of the present key was acknowledged.
     pub fn is_registered(&self) -> bool {
         self.instance.is_registered()
@@ -313,6 +319,9 @@ impl Ledger {
     fn lapse_at(&self) -> Option<Instant> {
         if self.has(Mutation::LateAckAccepted) && self.pulse.is_waiting() {
             return None;
+        }
+        if self.has(Mutation::LapsesWithExclusiveHold) {
+            return self.exclusive_hold_until();
         }
         self.instance.hold_until()
     }

@@ -26,7 +26,9 @@
 //!
 //! **Exclusive jobs.** They start only when the server took their bind, and every order to stop one, by the server, by its
 //! limits or by the clock, sets its end: its task is aborted, and if it still has not ended the process must. All of that
-//! happens before the lease is over. What a successor key inherits is never an exclusive job that still runs.
+//! happens before the hold for exclusive jobs is over, which is a part of the lease: a server that cannot be sure that it
+//! still judges us renews the lease and not that hold. Ordinary jobs and the key then go on. What a successor key inherits
+//! is never an exclusive job that still runs.
 //!
 //! **Slots.** `slots = handlers running + credits the server has + credits due`, at all times. A job that was lost
 //! keeps its slot until its handler has returned. A new stream starts with no credits at the server.

@@ -32,11 +32,19 @@ pub enum Mutation {
     ExclusiveInherited,
     /// Good-bye is said under a dead key while something of it still runs.
     FarewellsEarly,
+    /// Every answer extends the hold of exclusive jobs, whether its server vouches for them or not.
+    ExclusiveHoldAssumed,
+    /// Exclusive jobs are taken and started as long as the lease has room, whatever their own hold has.
+    StartsWithoutHold,
+    /// The key ends with the hold of its exclusive jobs.
+    LapsesWithExclusiveHold,
+    /// Credits and the leave go to a server that has not taken a heartbeat over this stream.
+    TrustsEveryServer,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 14] = {
+    pub const ALL: [Mutation; 18] = {
         use Mutation::*;
         [
             LateAckAccepted,
@@ -53,6 +61,10 @@ impl Mutation {
             NeverDooms,
             ExclusiveInherited,
             FarewellsEarly,
+            ExclusiveHoldAssumed,
+            StartsWithoutHold,
+            LapsesWithExclusiveHold,
+            TrustsEveryServer,
         ]
     };
 }

@@ -1,4 +1,5 @@
-//! The present stream: whom it leads to, which starts came over it, and how many credits its server has.
+//! The present stream: whom it leads to, whether that one looks after us, which starts came over it, and how many credits
+//! its server has.
 
 use super::Start;
 use crate::message::Generation;
@@ -7,6 +8,8 @@ use model::WorkerKey;
 #[derive(Debug)]
 pub(super) struct Stream {
     generation: Generation,
+    /// Its server took a heartbeat over it. Until then it may be one that another registry's workers are nothing to.
+    is_served: bool,
     starts_seen: u64,
     /// Credits the server has of us.
     pub(super) credits: u32,
@@ -14,12 +17,21 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(generation: Generation) -> Self {
-        Stream { generation, starts_seen: 0, credits: 0 }
+        Stream { generation, is_served: false, starts_seen: 0, credits: 0 }
     }
 
     /// Whether this start is meant for us as we are now and has not come before.
     pub(super) fn is_current(&self, start: &Start, key: &WorkerKey) -> bool {
         start.generation == self.generation && start.key == *key && start.number > self.starts_seen
+    }
+
+    /// Its server took a heartbeat.
+    pub(super) fn serve(&mut self) {
+        self.is_served = true;
+    }
+
+    pub(super) fn is_served(&self) -> bool {
+        self.is_served
     }
 
     /// A start came that uses one of our credits.

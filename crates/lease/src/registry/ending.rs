@@ -26,9 +26,13 @@ impl Registry {
         if worker.lease_timer != due.at {
             return;
         }
-        if worker.expires > now {
-            worker.lease_timer = worker.expires;
-            return self.timers.arm(worker.expires, Timer::Lease, due.key);
+        let judged_from = self.rules.judged_from(worker.expires, worker.durable_grant);
+        if judged_from > now {
+            worker.lease_timer = judged_from;
+            return self.timers.arm(judged_from, Timer::Lease, due.key);
+        }
+        if self.rules.suspends_judgement(now) {
+            return self.overdue.push(due);
         }
         // The move of its holds ends it, however long that takes. Should that come to nothing, the timer is set anew.
         if worker.is_active() && worker.successors > 0 && !self.rules.has(Mutation::FormerExpires) {
@@ -113,14 +117,14 @@ impl Registry {
         self.remember(now, key);
     }
 
-    /// The store says that an active worker's key belongs to somebody else: it is not ours to judge or to remember.
-    pub(super) fn disown(&mut self, now: Instant, key: WorkerKey) {
+    /// The store says that an active worker's key belongs to somebody else: it is not ours to judge or to remember. If it waits
+    /// for an answer, it gets this one.
+    pub(super) fn disown(&mut self, now: Instant, key: WorkerKey, answer: Answer) {
         let Some(worker) = self.workers.remove(&key) else { return };
         self.active -= 1;
         self.count_alive(now, -1);
         if let Some(waiting) = worker.waiting {
-            let why = InactiveReason::KeyTaken;
-            self.outbox.answer(waiting.0, key.clone(), Answer::Inactive { why });
+            self.outbox.answer(waiting.0, key.clone(), answer);
         }
         self.outbox.push(Output::Ended { key, end: HolderEnd::Kicked });
     }

@@ -31,6 +31,9 @@ pub(super) struct Entity {
     pub(super) renewed_at: Instant,
     /// Nothing of this worker is given away before. Only ever moves later.
     pub(super) expires: Instant,
+    /// When its exclusive lease is over, if it was told so little: the registry was not ours for certain. Otherwise that is
+    /// when its lease is over.
+    pub(super) exclusive_until: Option<Instant>,
     /// The lease timer that counts.
     pub(super) lease_timer: Instant,
     pub(super) bindings: Bindings,
@@ -44,6 +47,8 @@ pub(super) struct Entity {
     /// The highest start number it received on its present stream.
     pub(super) starts_seen: u64,
     pub(super) is_draining: bool,
+    /// Exclusive binds stand, and it was not told because the registry was not ours for certain.
+    pub(super) owes_bound: bool,
     /// How many new keys wait for its holds; the first that gets them ends it. It cannot expire meanwhile.
     pub(super) successors: u32,
 }
@@ -173,6 +178,7 @@ impl Entity {
             enlisting: None,
             renewed_at: Instant::ZERO,
             expires: Instant::ZERO,
+            exclusive_until: None,
             lease_timer: Instant::ZERO,
             bindings: Bindings::new(rules.mutation),
             waiting: None,
@@ -182,6 +188,7 @@ impl Entity {
             free_slots: 0,
             starts_seen: 0,
             is_draining: false,
+            owes_bound: false,
             successors: 0,
         }
     }
@@ -197,6 +204,9 @@ impl Entity {
             self.lease = lease;
         }
         self.renewed_at = self.renewed_at.max(now);
+        let exclusive_hold = rules.is_ours(now);
+        self.exclusive_until =
+            if exclusive_hold { None } else { Some(self.exclusive_until.unwrap_or(self.expires)) };
         self.expires = rules.expires(self.expires, now, self.lease);
         self.token.sequence += 1;
         let is_full = beat.full.is_some();
@@ -211,6 +221,7 @@ impl Entity {
         Ack {
             token: self.token,
             lease: self.lease,
+            exclusive_hold: exclusive_hold || rules.has(Mutation::ExclusiveHoldWhenNotOurs),
             stops: self.bindings.stops_page(),
             resync: is_unknown && !is_full,
             drain: self.is_draining,
@@ -264,6 +275,11 @@ impl Entity {
     /// True if it has exclusive jobs, or may have some that we do not know of.
     pub(super) fn may_run_exclusive(&self) -> bool {
         !self.is_synced() || self.bindings.may_be_exclusive()
+    }
+
+    /// True if it may hear that exclusive binds stand: by our word its exclusive lease runs.
+    pub(super) fn may_start(&self, now: Instant, rules: &Rules) -> bool {
+        rules.is_ours(now) && self.exclusive_until.is_none_or(|until| until > now)
     }
 
     /// True when we know what it holds.

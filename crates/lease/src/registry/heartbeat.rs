@@ -82,6 +82,11 @@ impl Registry {
     /// A worker that goes on from a living former key is not new, so it does not wait at the door.
     fn first_heartbeat(&mut self, now: Instant, ticket: Ticket, beat: Heartbeat, former: Option<WorkerKey>) {
         let key = beat.key.clone();
+        // Another server may know it, or its workers may be about to be ours.
+        let is_ours = self.rules.is_ours(now) && self.taking.is_empty();
+        if !is_ours && !self.rules.has(Mutation::EnlistsWhenNotOurs) {
+            return self.outbox.answer(ticket, key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
+        }
         if beat.token.is_some() {
             return self.outbox.answer(ticket, key, inactive(InactiveReason::Unknown));
         }
@@ -108,6 +113,10 @@ impl Registry {
         }
         let is_joining = matches!(worker.stage, Stage::Joining(_));
         match answer {
+            // It may be known already, to the server whose workers we are about to get.
+            Enlisted::Known if is_joining && !self.taking.is_empty() => {
+                self.forget_joining(now, key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
+            }
             Enlisted::Known if is_joining => self.joined(now, key),
             Enlisted::Terminal(end) if is_joining => {
                 self.forget_joining(now, key, inactive(InactiveReason::Ended(end)));
@@ -115,12 +124,16 @@ impl Registry {
             Enlisted::Taken if is_joining => {
                 self.forget_joining(now, key, inactive(InactiveReason::KeyTaken));
             }
+            Enlisted::Elsewhere { address } if is_joining => {
+                self.forget_joining(now, key, Answer::NotOwner { address });
+            }
             Enlisted::Trouble if is_joining => {
                 self.forget_joining(now, key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
             }
             Enlisted::Known | Enlisted::Trouble => self.take_waiting(now, &key),
             Enlisted::Terminal(end) => self.end_as_told(now, key, end),
-            Enlisted::Taken => self.disown(now, key),
+            Enlisted::Taken => self.disown(now, key, inactive(InactiveReason::KeyTaken)),
+            Enlisted::Elsewhere { address } => self.disown(now, key, Answer::NotOwner { address }),
         }
     }
 
@@ -191,11 +204,15 @@ fn accept(
     ticket: Ticket,
     beat: &mut Heartbeat,
 ) {
-    let is_full = beat.full.is_some();
+    let mut says_all = beat.full.is_some();
     let ack = worker.accept(now, rules, beat);
     outbox.check(&beat.key, worker);
     outbox.answer(ticket, beat.key.clone(), Answer::Ok(ack));
-    let bound = worker.bindings.bound_by(&beat.binds, is_full);
+    if rules.is_ours(now) {
+        says_all |= std::mem::take(&mut worker.owes_bound);
+    }
+    let mut bound = worker.bindings.bound_by(&beat.binds, says_all);
+    outbox.withhold(now, rules, &beat.key, worker, &mut bound);
     if !bound.is_empty() {
         outbox.push(Output::Bound { key: beat.key.clone(), holds: bound });
     }

@@ -40,6 +40,7 @@ impl Registry {
             Stage::Stopping => findings.stops.extend(binds.into_iter().map(lost)),
             Stage::Joining(_) | Stage::Ended(_) => return,
         }
+        outbox.withhold(now, rules, key, worker, &mut findings.bound);
         outbox.tell(key, findings);
         outbox.check(key, worker);
     }
@@ -78,12 +79,13 @@ impl Registry {
 
     /// The rows were asked.
     pub(super) fn checked(&mut self, now: Instant, key: WorkerKey, standings: Option<Vec<HoldStanding>>) {
-        let Registry { workers, outbox, timers, .. } = self;
+        let Registry { rules, workers, outbox, timers, .. } = self;
         let Some(worker) = workers.get_mut(&key) else { return };
         let may_start = worker.is_active() && worker.expires > now;
         match standings.and_then(|standings| worker.bindings.checked(&standings)) {
             Some(mut findings) => {
                 findings.bound.retain(|_| may_start);
+                outbox.withhold(now, rules, &key, worker, &mut findings.bound);
                 outbox.tell(&key, findings);
                 outbox.check(&key, worker);
                 worker.notice_sync();

@@ -40,8 +40,23 @@ pub struct Ticket(pub u64);
 )]
 pub enum Input {
     /// The store told which workers this registry had before it started. Until then, first heartbeats are answered
-    /// *later*, and nobody is judged.
+    /// *later*, and nobody is judged. Again when workers of another registry were taken over: they are added.
     Restored(Vec<Restored>),
+    /// This registry is ours for certain until then; the last word counts. Never said means: as long as we live. After that
+    /// time heartbeats are still answered, but nothing exclusive is extended or acknowledged, nobody new is taken and nobody is
+    /// judged, until a later time is said.
+    OwnedUntil(Instant),
+    /// The store is about to be asked for the workers of another registry. Until [`Input::TakeOverEnded`] anybody we do not
+    /// know may be one of them: nobody new is taken, and nothing is taken back from the unknown.
+    TakeOverBegun {
+        /// Whose.
+        from: RegistryId,
+    },
+    /// The store has answered for certain, and if there were any, [`Input::Restored`] has told who they are.
+    TakeOverEnded {
+        /// Whose.
+        from: RegistryId,
+    },
     /// A worker's heartbeat was read.
     Heartbeat {
         /// For the answer.
@@ -150,15 +165,20 @@ pub struct Restored {
 }
 
 /// What the store said to an enlisting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Enlisted {
     /// It is durable.
     Known,
     /// The key is terminal.
     Terminal(HolderEnd),
-    /// Another process or registry has the key.
+    /// Another process has the key.
     Taken,
-    /// The store failed.
+    /// It is in another registry.
+    Elsewhere {
+        /// Where to find that one, if it is known.
+        address: Option<String>,
+    },
+    /// The store failed, or this registry is not ours any more.
     Trouble,
 }
 
@@ -279,8 +299,6 @@ pub struct Row {
     pub exclusive: bool,
     /// The holder is known to the passive detector, and pings.
     pub pings: bool,
-    /// How long the registry that judges the holder could not be reached; `None` while it can, or is this one.
-    pub unreachable_for: Option<Duration>,
 }
 
 /// What became of a start that was sent to a worker.

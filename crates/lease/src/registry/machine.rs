@@ -1,21 +1,23 @@
 //! The machine: what comes in, what is due, what goes out. How each input is judged is in the file of its name.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use model::{Hold, Instant, WorkerKey};
+use model::{Hold, Instant, RegistryId, WorkerKey};
 
 use super::bindings::{Findings, Standing};
 use super::entity::{Ending, Entity};
-use super::io::{Input, Output, Restored, Terms, Ticket, WorkerView};
+use super::io::{Input, Output, Terms, Ticket, WorkerView};
 use super::key_hash::KeyHash;
 use super::mutation::Mutation;
+use super::owned::Owned;
 use super::rules::Rules;
 use super::stall::StallWatch;
 use super::throttle::Throttle;
 use super::timers::{Due, Timer, Timers};
 use crate::message::Answer;
 
-/// Most leaves and kicks that wait for [`Input::Restored`]; more are answered as if they changed nothing.
+/// Most leaves and kicks that wait, for [`Input::Restored`] or [`Input::OwnedUntil`]; more are answered as if they changed
+/// nothing.
 const POSTPONED_MAX: usize = 1_000;
 
 /// Found in constant time; nothing depends on the order it iterates in.
@@ -37,8 +39,12 @@ pub struct Registry {
     pub(super) throttle: Throttle,
     pub(super) timers: Timers,
     pub(super) watch: StallWatch,
-    /// Leaves and kicks from before the store told who was alive.
+    /// Leaves and kicks from before the store told who was alive, and kicks from when the registry was not ours for certain.
     postponed: Vec<Input>,
+    /// Leases that ran out when the registry was not ours for certain.
+    pub(super) overdue: Vec<Due>,
+    /// The registries whose workers are being taken over.
+    pub(super) taking: BTreeSet<RegistryId>,
     pub(super) outbox: Outbox,
 }
 
@@ -58,13 +64,15 @@ impl Registry {
             throttle: Throttle::new(terms.registrations_per_second),
             is_restored: false,
             workers: Workers::with_hasher(KeyHash::new(terms.generation)),
-            rules: Rules { terms, mutation },
+            rules: Rules { terms, mutation, owned: Owned::default() },
             alive: 0,
             active: 0,
             remembered: VecDeque::new(),
             timers: Timers::default(),
             watch: StallWatch::default(),
             postponed: Vec::new(),
+            overdue: Vec::new(),
+            taking: BTreeSet::new(),
             outbox: Outbox::default(),
         }
     }
@@ -74,15 +82,15 @@ impl Registry {
         self.notice_stall(now);
         match input {
             Input::Restored(known) => self.restore(now, known),
+            Input::OwnedUntil(until) => self.owned_until(now, until),
+            Input::TakeOverBegun { from } => _ = self.taking.insert(from),
+            Input::TakeOverEnded { from } => _ = self.taking.remove(&from),
             Input::Heartbeat { ticket, beat } => self.heartbeat(now, ticket, beat),
             Input::Bind { key, nonce, binds } => self.bind(now, &key, nonce, binds),
             Input::Leave { ticket, .. } | Input::Kick { ticket, .. } if !self.is_restored => {
-                if self.postponed.len() < POSTPONED_MAX {
-                    self.postponed.push(input);
-                } else {
-                    self.outbox.leave_done(ticket);
-                }
+                self.postpone(ticket, input);
             }
+            Input::Kick { ticket, .. } if self.rules.suspends_judgement(now) => self.postpone(ticket, input),
             Input::Leave { ticket, key, nonce, leave } => self.leave(now, ticket, key, nonce, leave),
             Input::Kick { ticket, key } => self.kick(now, ticket, key),
             Input::Granted { key, holds, exclusive, start } => self.granted(&key, holds, &exclusive, start),
@@ -115,6 +123,13 @@ impl Registry {
     /// Do this for me; drain until `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outbox.outputs.pop_front()
+    }
+
+    /// True if this worker is known here, ended ones included while they are remembered. With several servers on one store, the
+    /// store must be asked about the others before we are: one that it says is ours and alive was taken over, and is told by
+    /// [`Input::Restored`] first.
+    pub fn knows(&self, key: &WorkerKey) -> bool {
+        self.workers.contains_key(key)
     }
 
     /// One worker, ended ones included while they are remembered.
@@ -150,19 +165,16 @@ impl Registry {
         self.watch.stalls()
     }
 
-    fn restore(&mut self, now: Instant, known: Vec<Restored>) {
-        self.is_restored = true;
-        for known in known {
-            let key = known.key.clone();
-            if self.workers.contains_key(&key) {
-                continue;
-            }
-            let worker = Entity::restored(now, &self.rules, known);
-            self.timers.arm(worker.lease_timer, Timer::Lease, key.clone());
-            self.workers.insert(key, Box::new(worker));
-            self.count_alive(now, 1);
-            self.active += 1;
+    fn postpone(&mut self, ticket: Ticket, input: Input) {
+        if self.postponed.len() < POSTPONED_MAX {
+            self.postponed.push(input);
+        } else {
+            self.outbox.leave_done(ticket);
         }
+    }
+
+    /// What waited may happen now, or wait again for something else.
+    pub(super) fn handle_postponed(&mut self, now: Instant) {
         for input in std::mem::take(&mut self.postponed) {
             self.handle(now, input);
         }
@@ -183,6 +195,8 @@ impl Registry {
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     outputs: VecDeque<Output>,
+    /// Who is owed word that its exclusive binds stand, as soon as the registry is ours for certain.
+    pub(super) withheld: Vec<WorkerKey>,
 }
 
 impl Outbox {

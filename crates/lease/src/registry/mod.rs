@@ -11,7 +11,8 @@
 //!
 //! A worker that heartbeats keeps everything it has bound; what it costs does not depend on how much that is. A row lease
 //! that runs out is only a question, put to [`Registry::verify`]. The registry reads no clock and no store: a driver tells
-//! it what happened and carries out what it says.
+//! it what happened and carries out what it says. With several servers on one store it also tells until when this registry is
+//! ours, and whose workers were taken over.
 
 mod bindings;
 mod checks;
@@ -24,7 +25,9 @@ mod key_hash;
 mod kick;
 mod machine;
 mod mutation;
+mod owned;
 mod refused;
+mod restore;
 mod rules;
 mod stall;
 mod stops;

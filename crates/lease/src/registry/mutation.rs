@@ -57,11 +57,27 @@ pub enum Mutation {
     KickHandsOverAtOnce,
     /// A bind that is repeated because its acknowledgement was lost is not acknowledged again.
     RepeatedBindIgnored,
+    /// Exclusive holds are extended when the registry is not ours for certain.
+    ExclusiveHoldWhenNotOurs,
+    /// Exclusive binds are acknowledged then.
+    BindsWhenNotOurs,
+    /// What was not acknowledged then is not acknowledged later.
+    WithheldIsForgotten,
+    /// New workers are taken then.
+    EnlistsWhenNotOurs,
+    /// Workers are ended, kicked and their rows judged then.
+    JudgesWhenNotOurs,
+    /// Silence from then counts against the workers.
+    CutOffCountsAgainstWorkers,
+    /// Rows of a worker that is being taken over count as held by nobody.
+    TakenOverIsUnknown,
+    /// A worker that was taken over while it joined here counts as new.
+    JoiningIsNotRestored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 27] = {
+    pub const ALL: [Mutation; 35] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -91,6 +107,14 @@ impl Mutation {
             TakesBackSilentExclusive,
             KickHandsOverAtOnce,
             RepeatedBindIgnored,
+            ExclusiveHoldWhenNotOurs,
+            BindsWhenNotOurs,
+            WithheldIsForgotten,
+            EnlistsWhenNotOurs,
+            JudgesWhenNotOurs,
+            CutOffCountsAgainstWorkers,
+            TakenOverIsUnknown,
+            JoiningIsNotRestored,
         ]
     };
 }

@@ -6,6 +6,7 @@ use model::Instant;
 
 use super::io::Terms;
 use super::mutation::Mutation;
+use super::owned::Owned;
 use crate::clock_rule;
 
 /// What every judgement goes by.
@@ -13,12 +14,34 @@ use crate::clock_rule;
 pub(super) struct Rules {
     pub(super) terms: Terms,
     pub(super) mutation: Option<Mutation>,
+    pub(super) owned: Owned,
 }
 
 impl Rules {
     /// True when this bug is switched on.
     pub(super) fn has(&self, mutation: Mutation) -> bool {
         self.mutation == Some(mutation)
+    }
+
+    /// True while the registry is ours for certain.
+    pub(super) fn is_ours(&self, now: Instant) -> bool {
+        self.owned.is_certain(now)
+    }
+
+    /// True while nobody may be judged.
+    pub(super) fn suspends_judgement(&self, now: Instant) -> bool {
+        !self.is_ours(now) && !self.has(Mutation::JudgesWhenNotOurs)
+    }
+
+    /// Before when a worker of this expiry and largest grant must not be ended: silence while we could not judge does not
+    /// count against it.
+    pub(super) fn judged_from(&self, expires: Instant, largest_grant: Duration) -> Instant {
+        match self.owned.judging_since() {
+            Some(since) if !self.has(Mutation::CutOffCountsAgainstWorkers) => {
+                expires.max(self.grace(since, largest_grant))
+            }
+            _ => expires,
+        }
     }
 
     /// The lease for this wish.

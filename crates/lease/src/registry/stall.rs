@@ -11,7 +11,7 @@ use super::mutation::Mutation;
 /// How often to see that our own loop runs. Well below [`STALL_TOLERANCE`], so that a stall is measured nearly whole.
 const STALL_TICK: Duration = Duration::from_millis(250);
 /// A stall up to this long is a hiccup that leases survive by themselves: a heartbeat lost to it is followed by another.
-const STALL_TOLERANCE: Duration = Duration::from_secs(1);
+pub(super) const STALL_TOLERANCE: Duration = Duration::from_secs(1);
 
 /// Notices that we stood still.
 #[derive(Debug, Default)]

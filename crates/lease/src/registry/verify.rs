@@ -3,15 +3,15 @@
 //! | the holder | says it has the job | verdict |
 //! |---|---|---|
 //! | is judged by another registry | – | not ours |
-//! | is judged by a registry that cannot be reached | – | ask again; take back once its longest possible lease is over |
-//! | the same, and the job is exclusive | – | ask again |
+//! | anybody's, while this registry is not ours for certain | – | ask again |
 //! | joining, unsynced, stopping, or we do not know yet who was alive | – | ask again |
 //! | active | yes | push, unless the job must beat by itself: then it is lost |
 //! | the same, and the job is exclusive and silent | yes | tell it to stop, ask again |
 //! | active | yes, and its row is being asked | ask again |
 //! | active | no, or it was told to stop | refused from now on, then take back |
 //! | ended | – | take back, once the end is durable |
-//! | unknown | – | take back, unless it never heartbeat, pings, and the job need not beat by itself: push |
+//! | unknown, and workers are being taken over | – | ask again |
+//! | unknown | – | take back, unless it pings and the job need not beat by itself: push |
 
 use model::{Hold, Instant, WorkerKey};
 
@@ -32,14 +32,21 @@ impl Registry {
 
     fn verify_row(&mut self, now: Instant, row: &Row) -> Verdict {
         if row.registry.is_some_and(|registry| registry != self.rules.terms.registry) {
-            return self.verify_foreign(row);
+            // Whoever owns that one judges its workers.
+            let judges = self.rules.has(Mutation::NonOwnerJudges);
+            return if judges { Verdict::TakeBack } else { Verdict::NotOurs };
         }
         if !self.is_restored && !self.rules.has(Mutation::JudgedBeforeRestored) {
             return Verdict::AskAgain;
         }
+        if self.rules.suspends_judgement(now) {
+            return Verdict::AskAgain;
+        }
+        let may_be_taken_over = !self.taking.is_empty() && !self.rules.has(Mutation::TakenOverIsUnknown);
         let Some(worker) = self.workers.get_mut(&row.holder) else {
             return match row.registry {
-                None if row.pings && !row.beats_itself => Verdict::Push,
+                _ if row.pings && !row.beats_itself => Verdict::Push,
+                Some(_) if may_be_taken_over => Verdict::AskAgain,
                 _ => Verdict::TakeBack,
             };
         };
@@ -75,20 +82,6 @@ impl Registry {
             self.timers.arm(at, Timer::Unmark, row.holder.clone());
         }
         Verdict::TakeBack
-    }
-
-    /// Another registry's worker is that registry's to judge. Only if nobody can ask it, and it can have renewed nothing for
-    /// as long as any lease lasts, is there nobody left who could have the job in good faith.
-    fn verify_foreign(&self, row: &Row) -> Verdict {
-        let terms = &self.rules.terms;
-        match row.unreachable_for {
-            _ if self.rules.has(Mutation::NonOwnerJudges) => Verdict::TakeBack,
-            None => Verdict::NotOurs,
-            // Only its owner can say that it has stopped.
-            Some(_) if row.exclusive => Verdict::AskAgain,
-            Some(silent) if silent > terms.rate_error.longer(terms.lease_max) => Verdict::TakeBack,
-            Some(_) => Verdict::AskAgain,
-        }
     }
 
     /// What is known of a start that was sent to this worker.

@@ -4,10 +4,9 @@ use bytes::Bytes;
 use lease::registry::Input;
 use model::{Job, JobId, QueueName, State};
 use rpc::{ApiError, convert, wire};
-use store::{Cancelled, EnqueueBatch, Page, Redriven, Selection};
+use store::{Cancelled, EnqueueBatch, News, Page, Redriven, Selection};
 
 use super::{Answer, Api, Moves};
-use crate::event::Event;
 use crate::watch::{Subscription, Wanted};
 
 /// Jobs on one page of a list, and how many a caller may ask for.
@@ -66,7 +65,7 @@ impl Api {
         let any_repeat = answer.repeated || answer.jobs.iter().any(|job| job.duplicate);
         self.wake(if any_repeat { queues } else { answer.ready }).await;
         if let Some(in_) = answer.next_run_in {
-            self.tell(Event::RunDue { in_ }).await;
+            self.run_due(in_).await;
         }
         self.announce(watched).await;
         Ok(wire::EnqueueResponse {
@@ -130,6 +129,7 @@ impl Api {
                         session.stop(convert::stop(*hold, "cancelled"));
                     }
                     self.tell_roll(Input::Cancel { key: holder.clone(), hold: *hold }).await;
+                    self.tell_others(|| News::CancelAsked { holder: holder.clone(), hold: *hold });
                 }
                 Cancelled::AlreadyEnded(_) | Cancelled::Unknown => {}
             }

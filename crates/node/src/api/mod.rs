@@ -10,23 +10,28 @@ pub(crate) use work::{CLAIM_BYTES_MAX, renewal_answers};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Clock, JobId, QueueName, State};
+use model::{Clock, JobId, QueueName, RegistryId, State};
 use rpc::ApiError;
-use store::JobStore;
-use tokio::sync::mpsc;
+use store::{JobStore, News, StoreError};
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
 use crate::Node;
+use crate::charge::Charge;
 use crate::config::NodeConfig;
 use crate::event::{Event, RollEvent};
 use crate::exclusive::ExclusiveQueues;
 use crate::faults::Faults;
 use crate::ids::IdSource;
 use crate::metrics::Metrics;
+use crate::news::WatchedElsewhere;
 use crate::pingers::Pingers;
 use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
 use crate::watch::Watchers;
+
+/// How long a server that goes waits for the store to take note.
+const RESIGN_WAIT: Duration = Duration::from_secs(2);
 
 /// What every handler answers.
 pub(crate) type Answer<T> = Result<T, ApiError>;
@@ -43,6 +48,8 @@ pub(crate) struct Api {
     pub(crate) pingers: Pingers,
     pub(crate) faults: Faults,
     pub(crate) exclusive: ExclusiveQueues,
+    pub(crate) charge: Charge,
+    pub(crate) watched_elsewhere: WatchedElsewhere,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -53,7 +60,11 @@ pub(crate) struct Api {
 
 impl Api {
     pub(crate) fn new(node: Node, events: mpsc::Sender<Event>) -> Self {
-        let Node { config, store, clock, metrics, faults } = node;
+        let Node { config, store, clock, metrics, faults, past } = node;
+        let charge = Charge::new(past);
+        if !store.is_shared() {
+            charge.set_registry(Some(RegistryId::ONLY));
+        }
         Api {
             ids: IdSource::new(Arc::clone(&clock)),
             sessions: Sessions::new(metrics.sessions.clone()),
@@ -62,6 +73,8 @@ impl Api {
             pingers: Pingers::new(config.pings, Arc::clone(&clock)),
             faults,
             exclusive: ExclusiveQueues::default(),
+            charge,
+            watched_elsewhere: WatchedElsewhere::default(),
             generation: clock.wall().as_millis().unsigned_abs(),
             closing: CancellationToken::new(),
             store,
@@ -86,12 +99,37 @@ impl Api {
     /// Wakes dispatch for queues that may have work now.
     pub(crate) async fn wake(&self, queues: Vec<QueueName>) {
         if !queues.is_empty() {
+            self.tell_others(|| News::Ready(queues.clone()));
             self.tell(Event::Ready { queues }).await;
         }
     }
 
+    /// Arms the timer for a job that is due so soon.
+    pub(crate) async fn run_due(&self, in_: Duration) {
+        self.tell_others(|| News::Scheduled);
+        self.tell(Event::RunDue { in_ }).await;
+    }
+
+    /// Lets others have our workers at once. Should that fail, they wait a little.
+    pub(crate) async fn resign(&self) {
+        let Ok(registry) = self.charge.registry() else { return };
+        let resigning = async {
+            let (done, is_done) = oneshot::channel();
+            self.tell(Event::Resigning { done }).await;
+            // First of all we ourselves believe it.
+            is_done.await.map_err(|_| StoreError::Unavailable("the server's heart stopped".to_owned()))?;
+            self.store.resign(registry).await
+        };
+        if !matches!(tokio::time::timeout(RESIGN_WAIT, resigning).await, Ok(Ok(()))) {
+            tracing::info!("could not tell the store that this server goes; others find out by its silence");
+        }
+    }
+
     /// Those of these jobs that watchers must hear of.
-    pub(crate) fn watched_ids(&self, ids: impl Iterator<Item = JobId>) -> Vec<JobId> {
+    pub(crate) fn watched_ids(&self, ids: impl Iterator<Item = JobId> + Clone) -> Vec<JobId> {
+        if self.is_watched_elsewhere() {
+            self.store.tell(News::Changed(ids.clone().collect()));
+        }
         self.watchers.wanted(ids)
     }
 
@@ -122,7 +160,7 @@ impl Api {
     pub(crate) async fn wake_after(&self, moves: Moves) {
         self.wake(moves.ready).await;
         if let Some(in_) = moves.due_in {
-            self.tell(Event::RunDue { in_ }).await;
+            self.run_due(in_).await;
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use model::QueueName;
 use rpc::{convert, wire};
+use store::News;
 
 use super::{Answer, Api};
 use crate::event::Event;
@@ -28,6 +29,7 @@ impl Api {
             self.exclusive.set(&queue, settings.exclusive);
             self.tell(Event::QueueSet { queue: queue.clone() }).await;
         }
+        self.tell_others(|| News::QueueSet(queue.clone()));
         if !settings.paused {
             // Resumed, perhaps: its jobs may be claimed now.
             self.wake(vec![queue.clone()]).await;

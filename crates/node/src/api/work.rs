@@ -162,7 +162,9 @@ impl Api {
     /// A worker that can stop jobs for certain says on its stream that one has ended, when it has. Anyone who knows its key,
     /// such as the job itself, could say so by a call while the job still runs.
     async fn refuse_by_call(&self, worker: &WorkerKey) -> Answer<()> {
-        let Some((view, _)) = self.roll_entry(worker, 0).await? else { return Ok(()) };
+        let Some((view, _)) = self.roll_entry(worker, 0).await? else {
+            return self.refuse_of_others(worker).await;
+        };
         if view.profile.stop_within.is_none() && view.state != WorkerState::Unsynced {
             return Ok(());
         }
@@ -245,6 +247,7 @@ impl Api {
         nonce: Nonce,
         words: lease::message::Leave,
     ) -> Answer<()> {
+        self.refuse_of_others(&key).await?;
         let nonce = self.roll_entry(&key, 0).await?.map(|_| nonce);
         self.leave(Leave::Own { key, nonce, words }).await
     }

@@ -7,7 +7,7 @@ use lease::message::Answer as BeatAnswer;
 use lease::registry::{Input, WorkerState, WorkerView};
 use model::{ErrorKind, Hold, HolderEnd, WorkerKey};
 use rpc::{ApiError, convert, lease_convert, wire};
-use store::{Enlist, EnlistAnswer, KnownWorker};
+use store::{Enlist, EnlistAnswer, KnownWorker, ServerInfo};
 use tokio::sync::oneshot;
 
 use super::{Answer, Api};
@@ -45,6 +45,10 @@ impl Api {
         } as usize;
         let mut workers: Vec<wire::Worker> =
             self.roll_call().await?.into_iter().map(|view| self.shown(view)).collect();
+        for peer in self.charge.others() {
+            let theirs = self.store.roster(peer.registry).await?.into_iter();
+            workers.extend(theirs.map(|worker| of_another(worker, Some(&peer.server))));
+        }
         workers.extend(self.pingers.members().into_iter().map(|(key, silent)| self.pinger(&key, silent)));
         workers.retain(|worker| {
             let is_wanted = if request.states.is_empty() {
@@ -65,6 +69,30 @@ impl Api {
     pub(crate) async fn get_worker(&self, request: wire::GetWorkerRequest) -> Answer<wire::Worker> {
         let key = convert::worker(&request.key)?;
         self.worker(&key, JOBS_SHOWN_MAX).await
+    }
+
+    /// The servers on our store, as we saw them with our last beat.
+    pub(crate) fn list_servers(&self) -> wire::ListServersResponse {
+        let now = self.clock.monotonic();
+        let (peers, age) = match self.charge.seen() {
+            Some((peers, seen_at)) => (peers, now.since(seen_at)),
+            // Nobody else can be there, or nobody was looked for yet.
+            None => (Vec::new(), Duration::ZERO),
+        };
+        let mut servers: Vec<wire::Server> = peers
+            .into_iter()
+            .map(|peer| wire::Server {
+                registry: peer.registry.0,
+                name: peer.server.name,
+                address: peer.server.address,
+                answering: self.charge.is_ours(peer.registry),
+            })
+            .collect();
+        if let (false, Ok(registry)) = (self.store.is_shared(), self.charge.registry()) {
+            let (name, address) = (self.config.name.clone(), self.config.address.clone());
+            servers.push(wire::Server { registry: registry.0, name, address, answering: true });
+        }
+        wire::ListServersResponse { servers, age_ms: convert::millis(age) }
     }
 
     /// Asks a worker to drain.
@@ -119,13 +147,7 @@ impl Api {
                     ),
                 )
             }),
-            BeatAnswer::NotOwner { address } => Err(ApiError::new(
-                ErrorKind::NotOwner,
-                format!(
-                    "another server is in charge of worker {key}{}",
-                    address.as_ref().map(|address| format!(": {address}")).unwrap_or_default()
-                ),
-            )),
+            BeatAnswer::NotOwner { address } => Err(not_owner(&key, address.clone())),
             BeatAnswer::Later { retry_after, why } => Err(ApiError {
                 retry_after: Some(*retry_after),
                 ..ApiError::new(ErrorKind::Throttled, lease_convert::later_sentence(*why))
@@ -167,13 +189,17 @@ impl Api {
             EnlistAnswer::Known => {}
             EnlistAnswer::Terminal(HolderEnd::Silent) => {
                 // It starts over; what it held stays lost.
-                self.store.readmit(&key).await?;
+                self.store.readmit(&key, self.charge.registry()?).await?;
                 if self.enlist_pinger(&key).await? != EnlistAnswer::Known {
                     return Err(still_going());
                 }
             }
             EnlistAnswer::Terminal(end) => return Err(refused(end.sentence())),
             EnlistAnswer::Taken => return Err(refused("a worker that heartbeats has this key")),
+            EnlistAnswer::Elsewhere(registry) => {
+                return Err(not_owner(&key, self.charge.address_of(registry)));
+            }
+            EnlistAnswer::Disowned => return Err(still_going()),
         }
         let registered = self.pingers.ping(&key)?;
         Ok(wire::PingResponse { registered, timeout_ms })
@@ -183,7 +209,8 @@ impl Api {
         let pinger = Enlist {
             key: key.clone(),
             nonce: model::Nonce::default(),
-            registry: None,
+            registry: self.charge.registry()?,
+            pings: true,
             grant: self.config.pings.timeout,
             name: String::new(),
         };
@@ -223,8 +250,22 @@ impl Api {
         entry.await.map_err(|_| going_away())
     }
 
-    /// Refuses what can only be done to a worker that is alive.
+    /// Refuses what only the server can do that is in charge of this worker.
+    pub(super) async fn refuse_of_others(&self, key: &WorkerKey) -> Answer<()> {
+        if !self.store.is_shared() || self.roll_entry(key, 0).await?.is_some() {
+            return Ok(());
+        }
+        match self.store.worker(key).await? {
+            Some(KnownWorker { worker, ended: None }) if !self.charge.is_ours(worker.registry) => {
+                Err(not_owner(key, self.charge.address_of(worker.registry)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what can only be done to a worker that is alive, and ours.
     async fn alive(&self, key: &WorkerKey, done: &str) -> Answer<()> {
+        self.refuse_of_others(key).await?;
         let worker = self.worker(key, 0).await?;
         if [ACTIVE, UNSYNCED, STOPPING].contains(&worker.state.as_str()) {
             return Ok(());
@@ -250,6 +291,11 @@ impl Api {
                 why: end.sentence().to_owned(),
                 ..wire::Worker::default()
             }),
+            Some(KnownWorker { worker, ended: None }) if !self.charge.is_ours(worker.registry) => {
+                let servers = self.charge.others();
+                let server = servers.iter().find(|peer| peer.registry == worker.registry);
+                Ok(of_another(worker, server.map(|peer| &peer.server)))
+            }
             _ => Err(ApiError::not_found(format!(
                 "there is no worker {key}; `tenure workers list` shows those there are"
             ))),
@@ -286,6 +332,7 @@ impl Api {
             jobs: Vec::new(),
             stop_within_ms: view.profile.stop_within.map(convert::millis),
             exclusive: view.profile.stop_within.is_some_and(|within| fits_exclusive(view.lease, within)),
+            server: String::new(),
         }
     }
 
@@ -299,6 +346,27 @@ impl Api {
             last_heartbeat_ago_ms: Some(convert::millis(silent)),
             ..wire::Worker::default()
         }
+    }
+}
+
+/// All we know of a worker that another server hears.
+fn of_another(worker: Enlist, server: Option<&ServerInfo>) -> wire::Worker {
+    wire::Worker {
+        key: worker.key.to_string(),
+        name: worker.name,
+        state: if worker.pings { PINGING } else { ACTIVE }.to_owned(),
+        lease_ms: convert::millis(worker.grant),
+        server: server.map(|server| server.name.clone()).unwrap_or_default(),
+        ..wire::Worker::default()
+    }
+}
+
+/// Where to go instead.
+fn not_owner(key: &WorkerKey, owner: Option<String>) -> ApiError {
+    let place = owner.as_ref().map(|address| format!(": {address}")).unwrap_or_default();
+    ApiError {
+        owner,
+        ..ApiError::new(ErrorKind::NotOwner, format!("another server is in charge of worker {key}{place}"))
     }
 }
 

@@ -59,14 +59,19 @@ macro_rules! gated {
                 self.inner.finish(holder, reports).await
             }
 
-            async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError> {
+            async fn retire(
+                &self,
+                holder: &WorkerKey,
+                end: HolderEnd,
+                by: RegistryId,
+            ) -> Result<bool, StoreError> {
                 pass(&self.ends).await;
-                self.inner.retire(holder, end).await
+                self.inner.retire(holder, end, by).await
             }
 
-            async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError> {
+            async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {
                 self.looks.fetch_add(1, Ordering::SeqCst);
-                self.inner.expired(limit).await
+                self.inner.expired(registry, limit).await
             }
 
             $(async fn $verb(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
@@ -85,12 +90,12 @@ gated! {
     fn reap(seen: Vec<Expired>) -> Vec<Reaped>;
     fn push(seen: Vec<Expired>, by: Duration) -> u64;
     fn enlist(workers: Vec<Enlist>) -> Vec<EnlistAnswer>;
-    fn roster(registry: Option<RegistryId>) -> Vec<Enlist>;
+    fn roster(registry: RegistryId) -> Vec<Enlist>;
     fn worker(key: &WorkerKey) -> Option<KnownWorker>;
-    fn readmit(holder: &WorkerKey) -> ();
+    fn readmit(holder: &WorkerKey, registry: RegistryId) -> ();
     fn succeed(former: &WorkerKey, successor: &WorkerKey, holds: Vec<Hold>) -> Vec<bool>;
     fn reap_holder(holder: &WorkerKey, counted: bool) -> Vec<Reaped>;
-    fn extend_leases(by: Duration) -> u64;
+    fn extend_leases(registry: RegistryId, by: Duration) -> u64;
     fn cancel(ids: Vec<JobId>) -> Vec<Cancelled>;
     fn redrive(selection: Selection, limit: usize) -> Vec<(JobId, Redriven)>;
     fn purge(retention: Retention, limit: usize) -> u64;
@@ -98,6 +103,6 @@ gated! {
     fn get(id: JobId) -> Option<Job>;
     fn list(filter: JobFilter, page: Page) -> Vec<Job>;
     fn stats() -> Vec<QueueStats>;
-    fn deadlines() -> Deadlines;
+    fn deadlines(registry: RegistryId) -> Deadlines;
     fn check() -> ();
 }

@@ -12,7 +12,7 @@ mod going_away;
 mod large;
 mod leaving;
 mod pings;
-mod rows_of_others;
+mod several;
 mod slow_store;
 mod support;
 mod watching;

@@ -60,6 +60,27 @@ async fn a_holder_that_stops_pinging_loses_its_jobs_and_may_start_over() {
     server.stop().await;
 }
 
+/// Its row's own lease is over again and again; that is only a question.
+#[tokio::test]
+async fn a_holder_that_pings_keeps_its_job_beyond_its_rows_lease() {
+    let lease_default = Duration::from_millis(500);
+    let server = Server::start_with(NodeConfig { lease_default, ..config() }).await;
+    ping(&server).await;
+    enqueue(&server).await;
+    let job = claim(&server, "simple", 0).await;
+    let until = tokio::time::Instant::now() + lease_default * 4;
+    // The length of the observation; each turn is a ping.
+    while tokio::time::Instant::now() < until {
+        ping(&server).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let body = json!({"worker": "simple", "reports": [
+        {"job": job["job"], "fence": job["fence"], "outcome": "completed"}]});
+    let (status, answer) = server.http("POST", "/v1/work/finish", &body.to_string()).await;
+    assert_eq!(status, 200, "{answer}");
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn one_that_died_with_the_server_is_noticed_by_the_next() {
     let server = Server::start_with(config()).await;

@@ -91,6 +91,7 @@ impl Server {
     ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound listener has an address");
+        let config = NodeConfig { address: format!("http://{address}"), ..config };
         let config = config.check().expect("the settings are valid");
         let node = Node { config, ..Node::new(store, clock.clone()) };
         let shutdown = CancellationToken::new();

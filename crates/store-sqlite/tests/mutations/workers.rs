@@ -10,6 +10,73 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "",
         "reaper_that_saw_the_former_does_not_take_from_its_successor",
     ),
+    mutation(
+        "reap does not compare the registry that was seen",
+        "AND h.registry IS seen.value ->> 4",
+        "",
+        "reap_needs_the_registry_that_was_seen",
+    ),
+    // expired, deadlines and extend_leases
+    mutation(
+        "expired leases of all registries are seen",
+        "AND r.registry <> ?3",
+        "AND r.registry <> ?3 AND 0",
+        "expired_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "expired leases of plain holders are not seen",
+        "AND r.registry <> ?3",
+        "AND r.registry IS NOT ?3",
+        "expired_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "the first registry sees expired leases of all",
+        "WHERE ?3 = 1 AND NOT EXISTS (SELECT 1 FROM holders INDEXED BY holders_elsewhere WHERE registry <> 1)",
+        "WHERE ?3 = 1",
+        "expired_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "an empty registry sees expired leases of the first",
+        "WHERE ?3 = 1 AND NOT EXISTS",
+        "WHERE NOT EXISTS",
+        "registry_without_workers_sees_nobody",
+    ),
+    mutation(
+        "the deadlines of all registries are told",
+        "AND h.registry <> ?1",
+        "AND h.registry <> ?1 AND 0",
+        "deadlines_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "the deadlines of plain holders are not told",
+        "AND h.registry <> ?1",
+        "AND h.registry IS NOT ?1",
+        "deadlines_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "the first registry is told the deadlines of all",
+        "?1 = 1 AND NOT EXISTS (SELECT 1 FROM holders INDEXED BY holders_elsewhere WHERE registry <> 1)",
+        "?1 = 1",
+        "deadlines_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "an empty registry is told the deadlines of the first",
+        "?1 = 1 AND NOT EXISTS",
+        "NOT EXISTS",
+        "registry_without_workers_sees_nobody",
+    ),
+    mutation(
+        "the leases of all registries are extended",
+        "AND h.registry <> ?2",
+        "AND h.registry <> ?2 AND 0",
+        "extension_moves_the_leases_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "the leases of plain holders are not extended",
+        "AND h.registry <> ?2",
+        "AND h.registry IS NOT ?2",
+        "extension_moves_the_leases_of_the_registry_and_of_none",
+    ),
     // push
     mutation(
         "push does not compare the fence that was seen",
@@ -33,19 +100,31 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     // enlist
     mutation(
         "another process is enlisted",
-        "nonce = excluded.nonce AND registry IS",
-        "1 AND registry IS",
+        "OR nonce = excluded.nonce AND pings",
+        "OR pings",
         "key_of_another_process_is_taken",
     ),
     mutation(
         "another registry enlists",
-        "AND registry IS excluded.registry",
-        "",
+        "AND registry = excluded.registry)",
+        ")",
+        "key_of_another_registry_is_taken",
+    ),
+    mutation(
+        "who pings is enlisted with a lease",
+        "AND pings = excluded.pings AND registry",
+        "AND registry",
+        "who_pings_and_who_has_a_lease_do_not_share_a_key",
+    ),
+    mutation(
+        "the process does not come before the registry",
+        "SELECT ended, nonce = ?2 AND pings = ?3, registry",
+        "SELECT ended, ?2 = ?2 AND ?3 = ?3, registry",
         "key_of_another_registry_is_taken",
     ),
     mutation(
         "a terminal worker is enlisted",
-        "WHERE retired_at IS NULL AND (nonce IS NULL",
+        "WHERE retired_at IS NULL\n      AND (nonce IS NULL",
         "WHERE (nonce IS NULL",
         "terminal_key_is_not_enlisted_again",
     ),
@@ -64,14 +143,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     // roster and worker
     mutation(
         "the roster shows every registry",
-        "WHERE registry IS ?1 AND",
-        "WHERE ?1 IS ?1 AND",
+        "WHERE registry = ?1 AND",
+        "WHERE ?1 = ?1 AND",
         "roster_is_of_one_registry_by_key",
     ),
     mutation(
         "the roster shows terminal workers",
-        "holders INDEXED BY holders_active\n    WHERE registry IS ?1 AND nonce IS NOT NULL AND retired_at IS NULL",
-        "holders\n    WHERE registry IS ?1 AND nonce IS NOT NULL",
+        "holders INDEXED BY holders_active\n    WHERE registry = ?1 AND nonce IS NOT NULL AND retired_at IS NULL",
+        "holders\n    WHERE registry = ?1 AND nonce IS NOT NULL",
         "roster_is_without_terminal_workers",
     ),
     mutation(
@@ -83,27 +162,39 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     // retire and readmit
     mutation(
         "the last end stays",
-        "ended = excluded.ended\n    WHERE retired_at IS NULL",
-        "ended = excluded.ended",
+        "WHERE retired_at IS NULL AND (registry IS NULL",
+        "WHERE (registry IS NULL",
         "first_end_stays",
     ),
     mutation(
+        "the worker of another registry is retired",
+        "AND (registry IS NULL OR registry = excluded.registry)",
+        "",
+        "holder_is_retired_by_its_registry_alone",
+    ),
+    mutation(
+        "the end of another's worker is confirmed",
+        "SELECT registry = ?2 FROM holders",
+        "SELECT ?2 = ?2 FROM holders",
+        "holder_is_retired_by_its_registry_alone",
+    ),
+    mutation(
         "every end is forgiven",
-        "registry IS NULL AND ended = ?2",
-        "registry IS NULL AND ?2 = ?2",
+        "AND registry = ?3 AND ended = ?2",
+        "AND registry = ?3 AND ?2 = ?2",
         "only_silence_is_forgiven",
     ),
     mutation(
-        "the worker of a registry is readmitted",
-        "AND registry IS NULL AND ended",
-        "AND ended",
+        "a worker with a lease is readmitted",
+        "AND pings AND registry = ?3",
+        "AND registry = ?3",
         "worker_of_a_registry_is_not_readmitted",
     ),
     mutation(
-        "a holder that was never enlisted is readmitted",
-        "AND nonce IS NOT NULL AND registry IS NULL",
-        "AND registry IS NULL",
-        "worker_of_a_registry_is_not_readmitted",
+        "another's holder is readmitted",
+        "AND pings AND registry = ?3",
+        "AND pings AND ?3 = ?3",
+        "holder_is_readmitted_by_its_registry_alone",
     ),
     mutation(
         "a holder is readmitted with what it held",
@@ -114,15 +205,9 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     // succeed
     mutation(
         "a terminal worker is succeeded",
-        "WHERE no = ?1 AND nonce IS NOT NULL AND retired_at IS NULL",
-        "WHERE no = ?1 AND nonce IS NOT NULL",
-        "terminal_worker_has_no_successor",
-    ),
-    mutation(
-        "a holder that was never enlisted is succeeded",
-        "WHERE no = ?1 AND nonce IS NOT NULL",
+        "WHERE no = ?1 AND retired_at IS NULL",
         "WHERE no = ?1",
-        "succession_needs_both_enlisted",
+        "terminal_worker_has_no_successor",
     ),
     mutation(
         "a terminal worker succeeds",
@@ -131,10 +216,16 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "terminal_worker_succeeds_nobody",
     ),
     mutation(
-        "a holder that was never enlisted succeeds",
-        "AND s.nonce IS NOT NULL",
-        "",
+        "holders that were never enlisted succeed each other",
+        "AND s.registry = holders.registry",
+        "AND s.registry IS holders.registry",
         "succession_needs_both_enlisted",
+    ),
+    mutation(
+        "a worker of another registry succeeds",
+        "AND s.registry = holders.registry",
+        "",
+        "succession_stays_in_one_registry",
     ),
     mutation("a worker succeeds itself", "AND ?1 <> ?2", "AND ?1 = ?1", "nobody_succeeds_itself"),
     mutation(

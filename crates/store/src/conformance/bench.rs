@@ -4,31 +4,25 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use model::{
-    Clock, Hold, HolderEnd, Job, JobId, Kind, NewJob, Nonce, Outcome, QueueName, QueuePatch, QueueSettings,
-    RegistryId, Report, RequestId, Retry, State, UniqueKey, WallTime, WorkerKey,
+    Clock, Hold, HolderEnd, Job, JobId, NewJob, Outcome, QueuePatch, QueueSettings, RegistryId, Report,
+    RequestId, State, WallTime,
 };
 
 use super::clock::TestClock;
 use super::harness::Harness;
 use crate::error::StoreError;
 use crate::port::{
-    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
-    Expired, Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped,
-    Redriven, Renewed, Retention, Selection,
+    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
+    Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats, Reaped,
+    Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 
-/// The lease that cases claim and renew with, unless they are about leases.
-pub(super) const LEASE: Duration = Duration::from_secs(30);
-/// More than any case has.
-pub(super) const MANY: usize = 10_000;
-/// The shortest time a lease clock can tell.
-pub(super) const TICK: Duration = Duration::from_micros(1);
-/// The shortest time the wall clock can tell.
-pub(super) const MILLI: Duration = Duration::from_millis(1);
-/// The queue of [`new_job`].
-pub(super) const QUEUE: &str = "q";
+pub(super) use super::samples::{
+    FIRST, LEASE, MANY, MILLI, QUEUE, SECOND, THIRD, TICK, completed, duplicate, enlist, enlist_in,
+    enlist_pinging, failed, failed_with, id, ids, inserted, job_in, keyed, kind, new_job, queue, secs, text,
+    worker,
+};
 
 /// A store on trial.
 pub(super) struct Bench {
@@ -38,11 +32,24 @@ pub(super) struct Bench {
 }
 
 impl Bench {
-    /// A fresh store and a clock at its start.
+    /// A fresh store and a clock at its start. The registries that cases act for are there.
     pub(super) async fn open(harness: Arc<dyn Harness>) -> Self {
         let clock = Arc::new(TestClock::new());
         let store = harness.open(clock.clone()).await;
-        Bench { harness, store: Some(store), clock }
+        let bench = Bench { harness, store: Some(store), clock };
+        if bench.is_shared() {
+            for expected in [FIRST, SECOND, THIRD] {
+                let founded = bench.found(&format!("server-{}", expected.0)).await;
+                assert_eq!(founded, expected, "the first registries of a fresh store must be 1, 2 and 3");
+            }
+        }
+        bench
+    }
+
+    /// Another handle on the same data, as another server has it.
+    pub(super) async fn join(&self) -> Self {
+        let store = self.harness.join(self.clock.clone()).await;
+        Bench { harness: self.harness.clone(), store: Some(store), clock: self.clock.clone() }
     }
 
     /// A bench around a store that shares another bench's clock.
@@ -190,7 +197,11 @@ impl Bench {
 /// What is done about silent holders.
 impl Bench {
     pub(super) async fn expired(&self, limit: usize) -> Vec<Expired> {
-        done(self.store().expired(limit).await)
+        self.expired_in(FIRST, limit).await
+    }
+
+    pub(super) async fn expired_in(&self, registry: RegistryId, limit: usize) -> Vec<Expired> {
+        done(self.store().expired(registry, limit).await)
     }
 
     pub(super) async fn reap(&self, seen: Vec<Expired>) -> Vec<Reaped> {
@@ -207,7 +218,7 @@ impl Bench {
         Expired {
             hold: Hold { job: id, fence: job.fence },
             holder,
-            registry: known.and_then(|known| known.worker.registry),
+            registry: known.map(|known| known.worker.registry),
             beats_itself: job.heartbeat_timeout.or(queue.settings.heartbeat_timeout).is_some(),
             exclusive: false,
             lease_until: job.lease_until.expect("the job must be running"),
@@ -250,7 +261,11 @@ impl Bench {
     }
 
     pub(super) async fn extend_leases(&self, by: Duration) -> u64 {
-        done(self.store().extend_leases(by).await)
+        self.extend_leases_in(FIRST, by).await
+    }
+
+    pub(super) async fn extend_leases_in(&self, registry: RegistryId, by: Duration) -> u64 {
+        done(self.store().extend_leases(registry, by).await)
     }
 }
 
@@ -266,8 +281,8 @@ impl Bench {
         answers.into_iter().next().unwrap()
     }
 
-    pub(super) async fn roster(&self, registry: impl Into<Option<u32>>) -> Vec<Enlist> {
-        done(self.store().roster(registry.into().map(RegistryId)).await)
+    pub(super) async fn roster(&self, registry: RegistryId) -> Vec<Enlist> {
+        done(self.store().roster(registry).await)
     }
 
     pub(super) async fn worker(&self, key: &str) -> Option<KnownWorker> {
@@ -285,15 +300,60 @@ impl Bench {
     }
 
     pub(super) async fn retire_as(&self, holder: &str, end: HolderEnd) {
-        done(self.store().retire(&worker(holder), end).await);
+        assert!(self.retire_by(FIRST, holder, end).await, "{holder} must be ours to retire");
+    }
+
+    pub(super) async fn retire_by(&self, registry: RegistryId, holder: &str, end: HolderEnd) -> bool {
+        done(self.store().retire(&worker(holder), end, registry).await)
     }
 
     pub(super) async fn readmit(&self, holder: &str) {
-        done(self.store().readmit(&worker(holder)).await);
+        self.readmit_by(FIRST, holder).await;
+    }
+
+    pub(super) async fn readmit_by(&self, registry: RegistryId, holder: &str) {
+        done(self.store().readmit(&worker(holder), registry).await);
     }
 
     pub(super) async fn succeed(&self, former: &str, successor: &str, holds: &[Hold]) -> Vec<bool> {
         done(self.store().succeed(&worker(former), &worker(successor), holds.to_vec()).await)
+    }
+}
+
+/// What servers do that share the store.
+impl Bench {
+    pub(super) fn is_shared(&self) -> bool {
+        self.store().is_shared()
+    }
+
+    pub(super) async fn found(&self, name: &str) -> RegistryId {
+        done(self.store().found(server(name)).await)
+    }
+
+    pub(super) async fn beat(&self, registry: RegistryId) -> Option<Vec<Peer>> {
+        done(self.store().beat(registry).await)
+    }
+
+    pub(super) async fn resign(&self, registry: RegistryId) {
+        done(self.store().resign(registry).await);
+    }
+
+    pub(super) async fn take_over(
+        &self,
+        from: RegistryId,
+        beats: u64,
+        by: RegistryId,
+    ) -> Option<Vec<Enlist>> {
+        done(self.store().take_over(from, beats, by).await)
+    }
+
+    pub(super) fn tell(&self, news: News) {
+        self.store().tell(news);
+    }
+
+    /// The next news, whatever it is.
+    pub(super) async fn next_news(&self) -> News {
+        self.store().next_news().await
     }
 }
 
@@ -375,7 +435,11 @@ impl Bench {
     }
 
     pub(super) async fn deadlines(&self) -> Deadlines {
-        done(self.store().deadlines().await)
+        self.deadlines_in(FIRST).await
+    }
+
+    pub(super) async fn deadlines_in(&self, registry: RegistryId) -> Deadlines {
+        done(self.store().deadlines(registry).await)
     }
 
     pub(super) async fn check(&self) -> Result<(), StoreError> {
@@ -416,80 +480,7 @@ fn done<T>(answer: Result<T, StoreError>) -> T {
     answer.unwrap_or_else(|error| panic!("no verb of the suite may fail as a whole: {error}"))
 }
 
-/// A job in queue `q`, with an id made of this number.
-pub(super) fn new_job(number: u64) -> NewJob {
-    NewJob::new(id(number), queue(QUEUE), kind("k"), Bytes::from(format!("payload {number}")))
-}
-
-/// The same in another queue.
-pub(super) fn job_in(name: &str, number: u64) -> NewJob {
-    NewJob { queue: queue(name), ..new_job(number) }
-}
-
-/// The same with a unique key.
-pub(super) fn keyed(key: &str, number: u64) -> NewJob {
-    NewJob { unique_key: Some(UniqueKey::new(key).unwrap()), ..new_job(number) }
-}
-
-/// Ids in the order of their numbers.
-pub(super) fn id(number: u64) -> JobId {
-    let mut bytes = [0x01; 16];
-    bytes[8..].copy_from_slice(&number.to_be_bytes());
-    JobId::from_bytes(bytes)
-}
-
-pub(super) fn queue(name: &str) -> QueueName {
-    QueueName::new(name).unwrap()
-}
-
-pub(super) fn kind(name: &str) -> Kind {
-    Kind::new(name).unwrap()
-}
-
-pub(super) fn worker(name: &str) -> WorkerKey {
-    WorkerKey::new(name).unwrap()
-}
-
-/// A worker of registry 1.
-pub(super) fn enlist(key: &str) -> Enlist {
-    Enlist {
-        key: worker(key),
-        nonce: Nonce::new(7),
-        registry: Some(RegistryId(1)),
-        grant: LEASE,
-        name: format!("host of {key}"),
-    }
-}
-
-pub(super) fn text(text: &'static str) -> Bytes {
-    Bytes::from_static(text.as_bytes())
-}
-
-pub(super) fn secs(secs: u64) -> Duration {
-    Duration::from_secs(secs)
-}
-
-pub(super) fn inserted(id: JobId) -> Enqueued {
-    Enqueued { id, duplicate: false }
-}
-
-pub(super) fn duplicate(id: JobId) -> Enqueued {
-    Enqueued { id, duplicate: true }
-}
-
-pub(super) fn completed() -> Outcome {
-    Outcome::Completed { result: text("result") }
-}
-
-pub(super) fn failed() -> Outcome {
-    failed_with(Retry::ByPolicy)
-}
-
-pub(super) fn failed_with(retry: Retry) -> Outcome {
-    Outcome::Failed { error: "boom".to_owned(), retry }
-}
-
-/// The jobs that were claimed, in order.
-pub(super) fn ids(claimed: &[Claimed]) -> Vec<JobId> {
-    claimed.iter().map(|claimed| claimed.hold.job).collect()
+/// The server with this name.
+pub(super) fn server(name: &str) -> ServerInfo {
+    ServerInfo { name: name.to_owned(), address: format!("http://{name}:7777") }
 }

@@ -3,8 +3,9 @@
 use super::bench::Bench;
 use super::harness::Case;
 use super::{
-    cancel, claim, durable, enqueue, exclusive, finish, leases, once, progress, promote, purge, push, queues,
-    random, reads, reap, redrive, renew, retire, retry, succeed, workers,
+    alone, cancel, claim, durable, enqueue, exclusive, finish, handles, leases, once, progress, promote,
+    purge, push, queues, random, reads, reap, redrive, registries, renew, retire, retry, servers, succeed,
+    workers,
 };
 
 /// What every store promises.
@@ -17,22 +18,36 @@ pub fn durable_cases() -> Vec<Case> {
     crate::conformance_tests!(@durable cases)
 }
 
-/// The case with this name, durable or not.
+/// What a durable store for one server promises besides: these close the store and open it again, too.
+pub fn alone_cases() -> Vec<Case> {
+    crate::conformance_tests!(@alone cases)
+}
+
+/// What a store for several servers promises besides: these open more than one handle on it.
+pub fn shared_cases() -> Vec<Case> {
+    crate::conformance_tests!(@shared cases)
+}
+
+/// The case with this name, of whichever list.
 ///
 /// # Panics
 ///
 /// If there is none.
 pub fn case(name: &str) -> Case {
-    let found = cases().into_iter().chain(durable_cases()).find(|case| case.name == name);
+    let all = [cases(), durable_cases(), alone_cases(), shared_cases()];
+    let found = all.into_iter().flatten().find(|case| case.name == name);
     found.unwrap_or_else(|| panic!("the suite has no case named {name}"))
 }
 
 /// Makes a `#[test]` of each case. `conformance_tests!(check)` makes those of every store,
-/// `conformance_tests!(durable check)` those of durable ones; `check` is a function that takes a
+/// `conformance_tests!(durable check)` those of durable ones, `conformance_tests!(alone check)` those of durable ones for
+/// one server and `conformance_tests!(shared check)` those of stores for several; `check` is a function that takes a
 /// [`Case`](crate::conformance::Case) and runs it.
 #[macro_export]
 macro_rules! conformance_tests {
     (durable $check:ident) => { $crate::conformance_tests!(@durable tests $check); };
+    (alone $check:ident) => { $crate::conformance_tests!(@alone tests $check); };
+    (shared $check:ident) => { $crate::conformance_tests!(@shared tests $check); };
     ($check:ident) => { $crate::conformance_tests!(@every tests $check); };
 
     (@every $make:ident $($check:ident)?) => {
@@ -115,8 +130,13 @@ macro_rules! conformance_tests {
             workers: enlisted_worker_is_known, grant_never_gets_smaller, key_of_another_process_is_taken,
                 key_of_another_registry_is_taken, terminal_key_is_not_enlisted_again,
                 mixed_enlistings_are_answered_in_input_order, key_that_only_claimed_is_no_worker,
-                expired_tells_who_judges_the_holder, expired_tells_which_jobs_beat_themselves,
+                who_pings_and_who_has_a_lease_do_not_share_a_key, expired_tells_who_judges_the_holder, expired_tells_which_jobs_beat_themselves,
                 roster_is_of_one_registry_by_key, roster_is_without_terminal_workers;
+            registries: expired_are_those_of_the_registry_and_of_none, registry_without_workers_sees_nobody,
+                deadlines_are_those_of_the_registry_and_of_none,
+                extension_moves_the_leases_of_the_registry_and_of_none, reap_needs_the_registry_that_was_seen,
+                holder_is_retired_by_its_registry_alone, plain_holder_is_retired_by_whoever_comes_first,
+                holder_is_readmitted_by_its_registry_alone, succession_stays_in_one_registry;
             succeed: successor_goes_on_with_what_moved, succession_ends_the_former,
                 succession_without_holds_ends_the_former, succession_needs_the_fence,
                 succession_takes_only_from_the_former, terminal_worker_has_no_successor,
@@ -156,20 +176,50 @@ macro_rules! conformance_tests {
         $crate::conformance_tests! { @$make $($check)?
             durable: reopening_keeps_everything_acknowledged, waiting_jobs_go_on_after_reopening,
                 holder_goes_on_after_reopening, fence_never_goes_back_over_a_reopening,
-                fence_of_a_reused_id_grows_over_a_reopening,
-                nothing_is_reaped_until_workers_had_time_to_come_back,
-                short_leases_wait_no_longer_than_the_longest_after_reopening,
-                long_lease_does_not_keep_others_from_rescue_after_reopening,
-                long_lease_is_granted_in_full_after_reopening, reopening_shortens_no_lease,
-                loss_caused_by_our_own_restart_does_not_count, loss_after_a_renewal_counts_again,
-                loss_by_restart_does_not_count_after_an_extension,
-                loss_of_a_claim_made_after_reopening_counts, loss_by_restart_does_not_count_after_a_push,
-                loss_after_a_succession_counts_again, reopening_leaves_a_pushed_lease_as_it_is,
+                reopening_shortens_no_lease,
                 request_ids_survive_a_reopening, unique_keys_survive_a_reopening, pause_survives_a_reopening,
                 exclusive_queue_survives_a_reopening, exclusive_claim_survives_a_reopening,
                 cancel_survives_a_reopening,
                 retired_holders_survive_a_reopening, workers_survive_a_reopening,
                 succession_survives_a_reopening, many_reopenings_change_nothing;
+        }
+    };
+
+    (@alone $make:ident $($check:ident)?) => {
+        $crate::conformance_tests! { @$make $($check)?
+            alone: fence_of_a_reused_id_grows_over_a_reopening,
+                nothing_is_reaped_until_workers_had_time_to_come_back,
+                short_leases_wait_no_longer_than_the_longest_after_reopening,
+                long_lease_does_not_keep_others_from_rescue_after_reopening,
+                long_lease_is_granted_in_full_after_reopening,
+                loss_caused_by_our_own_restart_does_not_count, loss_after_a_renewal_counts_again,
+                loss_by_restart_does_not_count_after_an_extension,
+                loss_of_a_claim_made_after_reopening_counts, loss_by_restart_does_not_count_after_a_push,
+                loss_after_a_succession_counts_again, reopening_leaves_a_pushed_lease_as_it_is,
+                many_reopenings_end_no_lease;
+        }
+    };
+
+    (@shared $make:ident $($check:ident)?) => {
+        $crate::conformance_tests! { @$make $($check)?
+            servers: store_for_several_servers_says_so, registry_ids_never_repeat, beats_are_seen_by_everyone,
+                resignation_is_seen, take_over_needs_the_beats_that_were_seen,
+                take_over_moves_everybody_at_once, holder_goes_on_through_a_take_over,
+                second_take_over_finds_nothing, empty_registry_is_taken_over_too,
+                taken_workers_can_be_taken_again, registry_that_is_gone_takes_nobody_over,
+                nobody_takes_over_itself, beat_of_a_registry_that_was_taken_is_none,
+                former_owner_enlists_nobody, former_owner_retires_nobody, former_owner_reaps_nobody,
+                former_owner_readmits_nobody, loss_by_a_take_over_does_not_count,
+                loss_after_a_renewal_counts_again_after_a_take_over,
+                loss_after_a_succession_counts_again_after_a_take_over,
+                loss_by_a_take_over_does_not_count_after_a_push, take_over_leaves_the_losses_of_others;
+            handles: handles_show_the_same_jobs, settings_count_for_every_handle,
+                handle_that_goes_leaves_the_others, two_handles_never_claim_one_job_twice,
+                two_handles_reap_a_job_once, report_and_reap_do_not_both_win,
+                unique_key_is_given_once_by_two_handles, request_is_answered_once_by_two_handles,
+                claim_during_a_retirement_keeps_nothing, of_two_take_overs_one_succeeds,
+                enlisting_during_a_take_over_is_refused_or_moved, beat_and_take_over_do_not_both_win,
+                news_reach_the_others, news_do_not_come_back, news_are_kept_while_nobody_waits;
         }
     };
 

@@ -1,5 +1,6 @@
 //! The suite that defines a store: each case is one promise of [`JobStore`](crate::JobStore).
 //!
+//! [`cases`] are for every store; [`durable_cases`], [`alone_cases`] and [`shared_cases`] for those that promise more.
 //! A store brings a [`Harness`] and a function that runs one [`Case`] on the executor of its choice; the macro
 //! [`conformance_tests!`](crate::conformance_tests) makes a test of each. Time passes only on the [`TestClock`], so
 //! nothing sleeps. The suite says nothing about speed.
@@ -18,13 +19,16 @@ mod bench;
 mod clock;
 mod harness;
 mod list;
+mod samples;
 
+mod alone;
 mod cancel;
 mod claim;
 mod durable;
 mod enqueue;
 mod exclusive;
 mod finish;
+mod handles;
 mod leases;
 mod once;
 mod progress;
@@ -36,12 +40,14 @@ mod random;
 mod reads;
 mod reap;
 mod redrive;
+mod registries;
 mod renew;
 mod retire;
 mod retry;
+mod servers;
 mod succeed;
 mod workers;
 
 pub use clock::TestClock;
 pub use harness::{BoxFuture, Case, Harness, ready};
-pub use list::{case, cases, durable_cases};
+pub use list::{alone_cases, case, cases, durable_cases, shared_cases};

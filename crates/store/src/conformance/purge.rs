@@ -5,9 +5,10 @@ use std::time::Duration;
 use model::{HolderEnd, NewJob, Retry, State, When};
 
 use super::bench::{
-    Bench, LEASE, MANY, MILLI, QUEUE, completed, enlist, failed_with, id, inserted, new_job, secs, worker,
+    Bench, FIRST, LEASE, MANY, MILLI, QUEUE, completed, enlist, enlist_pinging, failed_with, id, inserted,
+    new_job, secs, worker,
 };
-use crate::port::{Enlist, EnlistAnswer, Finished, Renewed, Retention};
+use crate::port::{EnlistAnswer, Finished, Renewed, Retention};
 
 const RETENTION: Retention =
     Retention { completed: Duration::from_secs(100), dead: Duration::from_secs(300) };
@@ -110,7 +111,7 @@ pub(super) async fn terminal_worker_is_remembered_for_a_day(bench: &Bench) {
     bench.advance(MILLI);
     assert_eq!(bench.purge_ended().await, 1);
     assert_eq!(bench.worker("w").await, None);
-    assert_eq!(bench.roster(1).await, [enlist("alive")], "however long ago it was enlisted");
+    assert_eq!(bench.roster(FIRST).await, [enlist("alive")], "however long ago it was enlisted");
     assert_eq!(bench.enlist(enlist("w")).await, EnlistAnswer::Known, "the key is as new");
     bench.running(new_job(1), "w").await;
 }
@@ -129,7 +130,7 @@ pub(super) async fn terminal_worker_is_remembered_while_it_holds(bench: &Bench) 
 }
 
 pub(super) async fn readmitted_holder_is_not_forgotten(bench: &Bench) {
-    bench.enlist(Enlist { registry: None, ..enlist("w") }).await;
+    bench.enlist(enlist_pinging("w")).await;
     bench.retire_as("w", HolderEnd::Silent).await;
     bench.readmit("w").await;
     bench.advance(Retention::WORKERS * 2);

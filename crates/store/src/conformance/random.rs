@@ -9,7 +9,10 @@ use model::{
     State, UniqueKey, UniqueScope, When,
 };
 
-use super::bench::{Bench, MANY, enlist, id, job_in, kind, queue, secs, text, worker};
+use super::bench::{
+    Bench, FIRST, MANY, SECOND, enlist, enlist_in, enlist_pinging, id, job_in, kind, queue, secs, text,
+    worker,
+};
 use crate::memory::MemoryStore;
 use crate::port::{Claim, Enlist, Expired, JobFilter, Progress, Retention, Selection};
 
@@ -20,7 +23,7 @@ const IDS: u64 = 48;
 const KEYS: u64 = 4;
 const REQUESTS: u64 = 30;
 const WORKERS: u64 = 4;
-const REGISTRIES: [u32; 2] = [1, 2];
+const REGISTRIES: [RegistryId; 2] = [FIRST, SECOND];
 
 pub(super) async fn random_history_agrees_with_the_memory_store(bench: &Bench) {
     History::new(bench, 1).play().await;
@@ -107,10 +110,10 @@ impl<'a> History<'a> {
 
     async fn compare(&self) {
         both!(self.stats());
-        both!(self.deadlines());
-        both!(self.expired(MANY));
         both!(self.all());
-        for registry in [None, Some(REGISTRIES[0]), Some(REGISTRIES[1])] {
+        for registry in REGISTRIES {
+            both!(self.deadlines_in(registry));
+            both!(self.expired_in(registry, MANY));
             both!(self.roster(registry));
         }
         for number in 0..self.retired + WORKERS {
@@ -161,8 +164,8 @@ impl<'a> History<'a> {
     }
 
     async fn extend_leases(&mut self) {
-        let by = secs(self.rng.below(5));
-        both!(self.extend_leases(by));
+        let (registry, by) = (self.registry(), secs(self.rng.below(5)));
+        both!(self.extend_leases_in(registry, by));
     }
 
     async fn claim(&mut self) {
@@ -225,8 +228,8 @@ impl<'a> History<'a> {
 
     /// Looks for expired leases, and answers some that were seen now or lately.
     async fn look(&mut self) -> Vec<Expired> {
-        let limit = self.rng.upto(4);
-        let seen = both!(self.expired(limit));
+        let (registry, limit) = (self.registry(), self.rng.upto(4));
+        let seen = both!(self.expired_in(registry, limit));
         self.seen.extend(seen);
         let recent = self.seen.len().saturating_sub(8);
         self.seen[recent..].iter().filter(|_| self.rng.chance(60)).cloned().collect()
@@ -242,11 +245,8 @@ impl<'a> History<'a> {
         let rng = &mut self.rng;
         Enlist {
             nonce: Nonce::new(if rng.chance(90) { 7 } else { 8 }),
-            registry: match rng.below(10) {
-                0..6 => Some(RegistryId(REGISTRIES[0])),
-                6..8 => Some(RegistryId(REGISTRIES[1])),
-                _ => None,
-            },
+            registry: REGISTRIES[usize::from(rng.chance(30))],
+            pings: rng.chance(20),
             grant: secs(rng.below(60)),
             ..enlist(&key)
         }
@@ -257,7 +257,8 @@ impl<'a> History<'a> {
         let successor = self.worker();
         let (former, successor, holds) = (former.as_str(), successor.as_str(), holds.as_slice());
         if self.rng.chance(70) {
-            let both = [former, successor].map(enlist).to_vec();
+            let registry = self.registry();
+            let both = [former, successor].map(|key| enlist_in(registry, key)).to_vec();
             both!(self.enlist_all(both));
         }
         let moved = both!(self.succeed(former, successor, holds));
@@ -270,14 +271,15 @@ impl<'a> History<'a> {
     async fn readmit(&mut self) {
         let holder = self.worker();
         let holder = holder.as_str();
-        let (pinger, silent, counted) =
-            (Enlist { registry: None, ..enlist(holder) }, HolderEnd::Silent, self.rng.chance(50));
+        let (silent, registry, counted) = (HolderEnd::Silent, self.registry(), self.rng.chance(50));
+        let pinger = Enlist { registry, ..enlist_pinging(holder) };
         both!(self.enlist(pinger));
-        both!(self.retire_as(holder, silent));
+        both!(self.retire_by(registry, holder, silent));
         if self.rng.chance(70) {
             both!(self.reap_holder(holder, counted));
         }
-        both!(self.readmit(holder));
+        let registry = if self.rng.chance(80) { registry } else { self.registry() };
+        both!(self.readmit_by(registry, holder));
     }
 
     async fn retire(&mut self) {
@@ -286,7 +288,8 @@ impl<'a> History<'a> {
         let counted = self.rng.chance(50);
         both!(self.reap_holder(any, counted));
         let end = HolderEnd::ALL[self.rng.upto(HolderEnd::ALL.len() as u64 - 1)];
-        both!(self.retire_as(oldest, end));
+        let registry = self.registry();
+        both!(self.retire_by(registry, oldest, end));
         self.retired += 1;
         both!(self.claim_from(oldest, queues, MANY));
         both!(self.reap_holder(oldest, counted));
@@ -337,6 +340,11 @@ impl<'a> History<'a> {
         if self.rng.chance(15) {
             clock.step_wall(self.rng.below(120_000) as i64 - 60_000);
         }
+    }
+
+    /// One of the registries, the first mostly.
+    fn registry(&mut self) -> RegistryId {
+        REGISTRIES[usize::from(self.rng.chance(30))]
     }
 
     /// One of the workers of the moment; older ones have been retired.

@@ -1,11 +1,12 @@
 //! Holders that are known to be gone, and those of them that may come back.
 
-use model::{HolderEnd, LOST_REASON, Limits, NewJob, RegistryId, State};
+use model::{HolderEnd, LOST_REASON, Limits, NewJob, State};
 
 use super::bench::{
-    Bench, LEASE, MANY, MILLI, QUEUE, completed, enlist, id, job_in, new_job, queue, secs, worker,
+    Bench, LEASE, MANY, MILLI, QUEUE, completed, enlist, enlist_pinging, id, job_in, new_job, queue, secs,
+    worker,
 };
-use crate::port::{Enlist, EnlistAnswer, Finished, Reaped, Renewed, Retention};
+use crate::port::{EnlistAnswer, Finished, Reaped, Renewed, Retention};
 
 pub(super) async fn retired_holder_loses_everything_whatever_the_leases_say(bench: &Bench) {
     bench.enqueue(vec![new_job(1), job_in("b", 2), new_job(3)]).await;
@@ -113,11 +114,6 @@ pub(super) async fn first_end_stays(bench: &Bench) {
     }
 }
 
-/// A holder that only pings.
-fn pings(key: &str) -> Enlist {
-    Enlist { registry: None, ..enlist(key) }
-}
-
 /// What became of a holder that someone wanted to readmit: it may claim again, or it may not.
 async fn is_admitted(bench: &Bench, key: &str) -> bool {
     bench.readmit(key).await;
@@ -135,13 +131,13 @@ pub(super) async fn every_end_is_remembered(bench: &Bench) {
 }
 
 pub(super) async fn silent_pinger_starts_over(bench: &Bench) {
-    bench.enlist(pings("w")).await;
+    bench.enlist(enlist_pinging("w")).await;
     let hold = bench.running(new_job(1), "w").await;
     bench.retire_as("w", HolderEnd::Silent).await;
     bench.reap_holder("w", true).await;
     assert!(is_admitted(bench, "w").await);
     assert!(is_admitted(bench, "w").await, "a repeat changes nothing");
-    assert_eq!(bench.enlist(pings("w")).await, EnlistAnswer::Known);
+    assert_eq!(bench.enlist(enlist_pinging("w")).await, EnlistAnswer::Known);
     assert_eq!(bench.renew("w", &[hold]).await, [Renewed::Lost], "what it held stays lost");
     assert_eq!(bench.take("w").await.job, id(1), "and may come to it again");
     assert_eq!(bench.reap_holder("w", true).await, [], "it is not terminal any more");
@@ -152,7 +148,7 @@ pub(super) async fn silent_pinger_starts_over(bench: &Bench) {
 pub(super) async fn only_silence_is_forgiven(bench: &Bench) {
     for end in HolderEnd::ALL.into_iter().filter(|end| *end != HolderEnd::Silent) {
         let key = format!("w{}", end as u8);
-        bench.enlist(pings(&key)).await;
+        bench.enlist(enlist_pinging(&key)).await;
         bench.retire_as(&key, end).await;
         assert!(!is_admitted(bench, &key).await, "{end:?}");
     }
@@ -160,8 +156,7 @@ pub(super) async fn only_silence_is_forgiven(bench: &Bench) {
 
 pub(super) async fn worker_of_a_registry_is_not_readmitted(bench: &Bench) {
     bench.enlist(enlist("w")).await;
-    bench.enlist(Enlist { registry: Some(RegistryId(0)), ..enlist("first") }).await;
-    for key in ["w", "first", "never-enlisted"] {
+    for key in ["w", "never-enlisted"] {
         bench.retire_as(key, HolderEnd::Silent).await;
         assert!(!is_admitted(bench, key).await, "{key}");
     }
@@ -170,7 +165,7 @@ pub(super) async fn worker_of_a_registry_is_not_readmitted(bench: &Bench) {
 }
 
 pub(super) async fn holder_is_not_readmitted_with_what_it_held(bench: &Bench) {
-    bench.enlist(pings("w")).await;
+    bench.enlist(enlist_pinging("w")).await;
     bench.running(new_job(1), "w").await;
     bench.retire_as("w", HolderEnd::Silent).await;
     assert!(!is_admitted(bench, "w").await, "its new life would keep alive what only its old one knew");

@@ -2,7 +2,7 @@
 
 use model::{Fence, Hold, HolderEnd, NewJob, Outcome, State};
 
-use super::bench::{Bench, LEASE, MANY, QUEUE, completed, enlist, id, job_in, new_job, secs, worker};
+use super::bench::{Bench, FIRST, LEASE, MANY, QUEUE, completed, enlist, id, job_in, new_job, secs, worker};
 use crate::port::{Finished, Renewed};
 
 /// Enlists both keys and gives this many jobs to `former`, the first numbered 1.
@@ -44,7 +44,7 @@ pub(super) async fn succession_ends_the_former(bench: &Bench) {
     let holds = former_with(bench, 3).await;
     bench.succeed("former", "new", &holds[..1]).await;
     assert_eq!(bench.end_of("former").await, Some((HolderEnd::Succeeded, bench.wall())));
-    assert_eq!(bench.roster(1).await, [enlist("new")]);
+    assert_eq!(bench.roster(FIRST).await, [enlist("new")]);
     bench.add(new_job(4)).await;
     assert_eq!(bench.claim("former", MANY).await, []);
     let reaped = bench.reap_holder("former", false).await;
@@ -106,6 +106,8 @@ pub(super) async fn succession_needs_both_enlisted(bench: &Bench) {
     assert_nothing_moved(bench, "former", "plain", &holds).await;
     assert_nothing_moved(bench, "former", "unheard-of", &holds).await;
     assert_nothing_moved(bench, "plain", "new", &[plain]).await;
+    bench.running(new_job(4), "as-plain").await;
+    assert_nothing_moved(bench, "plain", "as-plain", &[plain]).await;
     assert_nothing_moved(bench, "unheard-of", "new", &holds).await;
     assert_eq!(bench.worker("unheard-of").await, None, "nor is it made known");
     bench.add(new_job(3)).await;

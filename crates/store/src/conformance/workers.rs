@@ -1,14 +1,12 @@
 //! Workers that are made known before they are answered, and what the store then says about them.
 
-use model::{HolderEnd, NewJob, Nonce, QueuePatch, RegistryId, State};
+use model::{HolderEnd, NewJob, Nonce, QueuePatch, State};
 
-use super::bench::{Bench, LEASE, MANY, QUEUE, completed, enlist, id, job_in, new_job, secs, worker};
+use super::bench::{
+    Bench, FIRST, LEASE, MANY, QUEUE, SECOND, THIRD, completed, enlist, enlist_in, enlist_pinging, id,
+    job_in, new_job, secs, worker,
+};
 use crate::port::{Enlist, EnlistAnswer, KnownWorker};
-
-/// The same in another registry.
-fn in_registry(registry: Option<u32>, worker: Enlist) -> Enlist {
-    Enlist { registry: registry.map(RegistryId), ..worker }
-}
 
 /// The same with another lease.
 fn granted(secs_granted: u64, worker: Enlist) -> Enlist {
@@ -23,14 +21,15 @@ pub(super) async fn enlisted_worker_is_known(bench: &Bench) {
     let extreme = Enlist {
         key: worker(&"\"~\\'".repeat(32)),
         nonce: Nonce::new(Nonce::MAX),
-        registry: Some(RegistryId(u32::MAX)),
+        registry: THIRD,
+        pings: true,
         grant: secs(86_400),
         name: "a 'name' \"of\" \u{1f41d}\0 many \\ sorts".to_owned(),
     };
     assert_eq!(bench.enlist(extreme.clone()).await, EnlistAnswer::Known);
     let known = bench.worker(extreme.key.as_str()).await;
     assert_eq!(known.map(|known| known.worker), Some(extreme.clone()));
-    assert_eq!(bench.roster(u32::MAX).await, [extreme]);
+    assert_eq!(bench.roster(THIRD).await, [extreme]);
 }
 
 pub(super) async fn grant_never_gets_smaller(bench: &Bench) {
@@ -40,23 +39,37 @@ pub(super) async fn grant_never_gets_smaller(bench: &Bench) {
         let known = bench.worker("w").await.unwrap().worker;
         assert_eq!((known.grant, known.name.as_str()), (secs(largest), "name 20"), "its name is the first");
     }
-    assert_eq!(bench.roster(1).await[0].grant, secs(61));
+    assert_eq!(bench.roster(FIRST).await[0].grant, secs(61));
 }
 
 pub(super) async fn key_of_another_process_is_taken(bench: &Bench) {
     bench.enlist(enlist("w")).await;
     let other = Enlist { nonce: Nonce::new(8), grant: LEASE * 9, ..enlist("w") };
     assert_eq!(bench.enlist(other).await, EnlistAnswer::Taken);
-    assert_eq!(bench.roster(1).await, [enlist("w")], "nothing was changed");
+    assert_eq!(bench.roster(FIRST).await, [enlist("w")], "nothing was changed");
 }
 
 pub(super) async fn key_of_another_registry_is_taken(bench: &Bench) {
-    for (key, first, second) in [("a", Some(1), Some(2)), ("b", Some(1), None), ("c", None, Some(1))] {
-        let worker = |registry| in_registry(registry, enlist(key));
-        assert_eq!(bench.enlist(worker(first)).await, EnlistAnswer::Known);
-        assert_eq!(bench.enlist(worker(second)).await, EnlistAnswer::Taken);
-        assert_eq!(bench.worker(key).await.unwrap().worker, worker(first));
-        assert_eq!(bench.enlist(worker(first)).await, EnlistAnswer::Known, "it can still be repeated");
+    for (key, pings) in [("a", false), ("b", true)] {
+        let worker = |registry| Enlist { pings, ..enlist_in(registry, key) };
+        assert_eq!(bench.enlist(worker(SECOND)).await, EnlistAnswer::Known);
+        let larger = granted(90, worker(FIRST));
+        assert_eq!(bench.enlist(larger).await, EnlistAnswer::Elsewhere(SECOND), "and it is told where");
+        assert_eq!(bench.worker(key).await.unwrap().worker, worker(SECOND), "nothing was changed");
+        assert_eq!(bench.enlist(worker(SECOND)).await, EnlistAnswer::Known, "it can still be repeated");
+    }
+    let stranger = Enlist { nonce: Nonce::new(8), ..enlist("a") };
+    assert_eq!(bench.enlist(stranger).await, EnlistAnswer::Taken, "which process it is comes first");
+}
+
+pub(super) async fn who_pings_and_who_has_a_lease_do_not_share_a_key(bench: &Bench) {
+    for (first, second) in [(enlist("a"), enlist_pinging("a")), (enlist_pinging("b"), enlist("b"))] {
+        assert_eq!(bench.enlist(first.clone()).await, EnlistAnswer::Known);
+        assert_eq!(bench.enlist(granted(90, second.clone())).await, EnlistAnswer::Taken);
+        let elsewhere = Enlist { registry: SECOND, ..second };
+        assert_eq!(bench.enlist(elsewhere).await, EnlistAnswer::Taken, "wherever it asks");
+        assert_eq!(bench.worker(first.key.as_str()).await.unwrap().worker, first, "nothing was changed");
+        assert_eq!(bench.enlist(first).await, EnlistAnswer::Known, "it can still be repeated");
     }
 }
 
@@ -71,8 +84,8 @@ pub(super) async fn terminal_key_is_not_enlisted_again(bench: &Bench) {
     let answer = bench.enlist(enlist("never-enlisted")).await;
     assert_eq!(answer, EnlistAnswer::Terminal(HolderEnd::Left));
     let known = bench.worker("never-enlisted").await.unwrap();
-    assert_eq!((known.worker.registry, known.worker.nonce), (None, Nonce::default()), "it was refused");
-    assert_eq!(bench.roster(1).await, []);
+    assert_eq!((known.worker.key, known.worker.registry), (worker("never-enlisted"), FIRST));
+    assert_eq!(bench.roster(FIRST).await, []);
 }
 
 pub(super) async fn mixed_enlistings_are_answered_in_input_order(bench: &Bench) {
@@ -90,7 +103,7 @@ pub(super) async fn mixed_enlistings_are_answered_in_input_order(bench: &Bench) 
         .await;
     use EnlistAnswer::{Known, Taken, Terminal};
     assert_eq!(answers, [Known, Terminal(HolderEnd::Silent), Taken, Taken, Known, Known]);
-    assert_eq!(bench.roster(1).await, [granted(90, enlist("new")), enlist("old")]);
+    assert_eq!(bench.roster(FIRST).await, [granted(90, enlist("new")), enlist("old")]);
     assert_eq!(bench.enlist_all(vec![]).await, []);
 }
 
@@ -104,18 +117,19 @@ pub(super) async fn key_that_only_claimed_is_no_worker(bench: &Bench) {
 }
 
 pub(super) async fn expired_tells_who_judges_the_holder(bench: &Bench) {
-    bench.enlist(in_registry(Some(3), enlist("before"))).await;
-    bench.enlist(in_registry(None, enlist("pings"))).await;
-    bench.enqueue([1, 2, 3, 4, 5].map(new_job).to_vec()).await;
-    for holder in ["before", "pings", "after", "plain", "gone"] {
+    bench.enlist(enlist("before")).await;
+    bench.enlist(enlist_pinging("pings")).await;
+    bench.enqueue([1, 2, 3, 4, 5, 6].map(new_job).to_vec()).await;
+    for holder in ["before", "pings", "after", "plain", "gone", "plain-and-gone"] {
         bench.take(holder).await;
     }
     bench.enlist(enlist("after")).await;
     bench.enlist(enlist("gone")).await;
     bench.retire("gone").await;
+    bench.retire("plain-and-gone").await;
     bench.advance(LEASE);
     let registries: Vec<_> = bench.expired(MANY).await.into_iter().map(|expired| expired.registry).collect();
-    let expected = [Some(3), None, Some(1), None, Some(1)].map(|registry| registry.map(RegistryId));
+    let expected = [Some(FIRST), Some(FIRST), Some(FIRST), None, Some(FIRST), Some(FIRST)];
     assert_eq!(registries, expected, "it is the holder's, whenever it was claimed");
 }
 
@@ -136,24 +150,24 @@ pub(super) async fn expired_tells_which_jobs_beat_themselves(bench: &Bench) {
 }
 
 pub(super) async fn roster_is_of_one_registry_by_key(bench: &Bench) {
-    for (key, registry) in [("c", Some(1)), ("a", Some(1)), ("d", Some(2)), ("b", Some(1)), ("e", None)] {
-        bench.enlist(in_registry(registry, enlist(key))).await;
+    for (key, registry) in [("d", FIRST), ("a", FIRST), ("e", SECOND), ("b", FIRST)] {
+        bench.enlist(enlist_in(registry, key)).await;
     }
+    bench.enlist(enlist_pinging("c")).await;
     bench.running(new_job(1), "plain").await;
-    assert_eq!(bench.roster(1).await, ["a", "b", "c"].map(enlist));
-    assert_eq!(bench.roster(2).await, [in_registry(Some(2), enlist("d"))]);
-    assert_eq!(bench.roster(3).await, []);
-    assert_eq!(bench.roster(None).await, [in_registry(None, enlist("e"))], "those that only ping");
+    let ours = [enlist("a"), enlist("b"), enlist_pinging("c"), enlist("d")];
+    assert_eq!(bench.roster(FIRST).await, ours, "those that only ping included");
+    assert_eq!(bench.roster(SECOND).await, [enlist_in(SECOND, "e")]);
+    assert_eq!(bench.roster(THIRD).await, []);
 }
 
 pub(super) async fn roster_is_without_terminal_workers(bench: &Bench) {
     for key in ["a", "b", "c"] {
         bench.enlist(enlist(key)).await;
     }
-    bench.enlist(in_registry(None, enlist("d"))).await;
+    bench.enlist(enlist_pinging("d")).await;
     for key in ["b", "d", "never-enlisted"] {
         bench.retire(key).await;
     }
-    assert_eq!(bench.roster(1).await, ["a", "c"].map(enlist));
-    assert_eq!(bench.roster(None).await, []);
+    assert_eq!(bench.roster(FIRST).await, ["a", "c"].map(enlist));
 }

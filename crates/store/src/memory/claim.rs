@@ -54,6 +54,7 @@ impl Tables {
         let lease = own.unwrap_or(lease);
         self.change(hold.job, |row| {
             row.granted = lease;
+            row.adopted = false;
             row.job.lease_until = Some(now.lease + lease);
             // Both are so already; only the mutation above has something to write here.
             row.job.state = State::Running;
@@ -100,6 +101,7 @@ impl Tables {
         let next = job.fence.get() + 1;
         let follows_clock = !self.has(Mutation::FenceNotIncreased);
         let fence = Fence::new(if follows_clock { next.max(now.lease.as_micros()) } else { next });
+        let registry = self.workers.registry_of(&claim.holder);
         let job = self.change(id, |row| {
             let job = &mut row.job;
             job.state = State::Running;
@@ -110,6 +112,7 @@ impl Tables {
             job.started_at = Some(now.wall);
             row.granted = lease;
             row.exclusive = exclusive;
+            row.registry = registry;
         });
         let hold = Hold { job: id, fence };
         let claimed = Claimed {

@@ -89,6 +89,8 @@ impl Tables {
             retains_key: retains_key && !self.has(Mutation::UniqueKeyFreedEarly),
             granted: Duration::ZERO,
             exclusive: false,
+            registry: None,
+            adopted: false,
             job: Job {
                 id: new.id,
                 queue: new.queue,

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::{JobId, LeaseTime, QueueName, QueueSettings, State, UniqueKey, WallTime, WorkerKey};
+use model::{JobId, LeaseTime, QueueName, QueueSettings, RegistryId, State, UniqueKey, WallTime, WorkerKey};
 
 use super::tables::Row;
 
@@ -19,16 +19,23 @@ pub(super) struct Index {
     pub(super) queues: BTreeMap<QueueName, Queue>,
     /// Scheduled jobs by the time they are due.
     pub(super) scheduled: BTreeSet<(WallTime, JobId)>,
-    /// Running jobs by the end of their lease.
-    pub(super) leases: BTreeSet<(LeaseTime, JobId)>,
-    /// How many running jobs were granted a lease of this length.
-    pub(super) lease_lengths: BTreeMap<Duration, usize>,
+    /// The leases of running jobs, by the registry their holder is in.
+    pub(super) leases: BTreeMap<Option<RegistryId>, Leases>,
     /// Running jobs by holder; a holder without jobs has no entry.
     pub(super) held: BTreeMap<WorkerKey, BTreeSet<JobId>>,
     /// Completed and cancelled jobs by the time they ended.
     pub(super) finished: BTreeSet<(WallTime, JobId)>,
     /// Dead jobs by the time they ended.
     pub(super) buried: BTreeSet<(WallTime, JobId)>,
+}
+
+/// Leases of running jobs.
+#[derive(Default)]
+pub(super) struct Leases {
+    /// By their end.
+    pub(super) ends: BTreeSet<(LeaseTime, JobId)>,
+    /// How many were granted with this length.
+    pub(super) lengths: BTreeMap<Duration, usize>,
 }
 
 /// One queue: its settings and what is in it.
@@ -66,8 +73,9 @@ impl Index {
             }
             State::Running => {
                 let (holder, lease_until) = running(row);
-                self.leases.insert((lease_until, job.id));
-                *self.lease_lengths.entry(row.granted).or_default() += 1;
+                let leases = self.leases.entry(row.registry).or_default();
+                leases.ends.insert((lease_until, job.id));
+                *leases.lengths.entry(row.granted).or_default() += 1;
                 match self.held.get_mut(holder) {
                     Some(jobs) => jobs.insert(job.id),
                     None => self.held.entry(holder.clone()).or_default().insert(job.id),
@@ -105,12 +113,12 @@ impl Index {
             }
             State::Running => {
                 let (holder, lease_until) = running(row);
-                self.leases.remove(&(lease_until, job.id));
-                let alike =
-                    self.lease_lengths.get_mut(&row.granted).expect("a running job's lease is counted");
+                let leases = self.leases.get_mut(&row.registry).expect("a running job's lease is entered");
+                leases.ends.remove(&(lease_until, job.id));
+                let alike = leases.lengths.get_mut(&row.granted).expect("a running job's lease is counted");
                 *alike -= 1;
                 if *alike == 0 {
-                    self.lease_lengths.remove(&row.granted);
+                    leases.lengths.remove(&row.granted);
                 }
                 let jobs = self.held.get_mut(holder).expect("a running job is entered under its holder");
                 jobs.remove(&job.id);

@@ -2,7 +2,8 @@
 //! histories are compared with.
 //!
 //! [`MemoryStore`] takes the lock, reads the clocks and calls one verb of `Tables`, which is plain computation over
-//! ordered maps. Every future is ready at its first poll. Nothing survives the process.
+//! ordered maps. Every future is ready at its first poll, but for the one that waits for news. Nothing survives the
+//! process.
 
 mod claim;
 mod clock;
@@ -10,8 +11,10 @@ mod enqueue;
 mod finish;
 mod index;
 mod mutation;
+mod news;
 mod operate;
 mod read;
+mod registries;
 mod requests;
 mod rescue;
 mod store;
@@ -20,3 +23,6 @@ mod workers;
 
 pub use mutation::Mutation;
 pub use store::MemoryStore;
+
+#[cfg(test)]
+mod tests;

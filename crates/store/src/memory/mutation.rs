@@ -1,7 +1,7 @@
 //! Deliberate bugs. The suite is only worth its name if it notices each of them; see `tests/mutations.rs`.
 
 /// A deliberate bug for the mutation check. Only tests switch one on, with
-/// [`MemoryStore::broken`](super::MemoryStore::broken).
+/// [`MemoryStore::broken`](super::MemoryStore::broken) or [`MemoryStore::shared_broken`](super::MemoryStore::shared_broken).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mutation {
     /// A holder's write is accepted whatever its fence.
@@ -136,10 +136,48 @@ pub enum Mutation {
     PurgeForgetsWorkersAtOnce,
     /// Terminal workers are forgotten with what they hold.
     PurgeForgetsHolders,
+    /// A worker that has a lease is taken for one that only pings, and the other way round.
+    EnlistIgnoresPings,
+    /// A registry that was taken over gets new workers.
+    EnlistByGoneRegistry,
+    /// A registry is shown the expired leases of all.
+    ExpiredShowsOthers,
+    /// A registry is told when the leases of others run out.
+    DeadlinesShowOthers,
+    /// A registry that stood still prolongs the leases of all.
+    ExtensionMovesOthers,
+    /// A reaper takes from a holder that is in another registry than it was.
+    ReapWithoutRegistryCheck,
+    /// A registry ends the worker of another.
+    RetireWithoutRegistryCheck,
+    /// A registry that was taken over ends a holder that nobody knew.
+    RetireByGoneRegistry,
+    /// A registry readmits a holder of another.
+    ReadmitByAnotherRegistry,
+    /// A worker goes on in another registry.
+    SucceedAcrossRegistries,
+    /// The id of a registry that is gone is given again.
+    RegistryIdGivenAgain,
+    /// Others cannot see that a registry beats.
+    BeatDoesNotCount,
+    /// A registry is taken over although it has beaten since.
+    TakeOverWithoutBeatsCheck,
+    /// A registry that is gone takes another over.
+    TakeOverByGoneRegistry,
+    /// A registry takes itself over and is gone.
+    TakeOverItself,
+    /// Terminal workers stay in the registry that was taken over, with what they hold.
+    TakeOverLeavesTerminal,
+    /// A registry is still there after it was taken over.
+    TakeOverLeavesRegistry,
+    /// What is lost by a take-over counts against the jobs.
+    TakeOverCountsLosses,
+    /// Whoever tells news hears them too.
+    NewsComeBack,
 }
 
 impl Mutation {
-    /// All of them.
+    /// Those that a store for one registry can have.
     pub const ALL: [Mutation; 66] = {
         use Mutation::*;
         [
@@ -209,6 +247,32 @@ impl Mutation {
             PurgeTreatsDeadAsCompleted,
             PurgeForgetsWorkersAtOnce,
             PurgeForgetsHolders,
+        ]
+    };
+
+    /// Those that show when there are several registries.
+    pub const OF_REGISTRIES: [Mutation; 19] = {
+        use Mutation::*;
+        [
+            EnlistIgnoresPings,
+            EnlistByGoneRegistry,
+            ExpiredShowsOthers,
+            DeadlinesShowOthers,
+            ExtensionMovesOthers,
+            ReapWithoutRegistryCheck,
+            RetireWithoutRegistryCheck,
+            RetireByGoneRegistry,
+            ReadmitByAnotherRegistry,
+            SucceedAcrossRegistries,
+            RegistryIdGivenAgain,
+            BeatDoesNotCount,
+            TakeOverWithoutBeatsCheck,
+            TakeOverByGoneRegistry,
+            TakeOverItself,
+            TakeOverLeavesTerminal,
+            TakeOverLeavesRegistry,
+            TakeOverCountsLosses,
+            NewsComeBack,
         ]
     };
 }

@@ -2,9 +2,10 @@
 
 use std::ops::Bound;
 
-use model::{Job, JobId};
+use model::{Job, JobId, RegistryId};
 
 use super::clock::Now;
+use super::mutation::Mutation;
 use super::tables::{Tables, due_in};
 use crate::port::{Deadlines, JobFilter, Page, QueueStats};
 
@@ -32,11 +33,15 @@ impl Tables {
             .collect()
     }
 
-    pub(super) fn deadlines(&self, now: Now) -> Deadlines {
+    pub(super) fn deadlines(&self, now: Now, registry: RegistryId) -> Deadlines {
+        let leases = || self.leases_judged_by(registry, Mutation::DeadlinesShowOthers);
+        let next_lease = leases().filter_map(|leases| leases.ends.first()).map(|(until, _)| *until).min();
+        let longest =
+            leases().filter_map(|leases| leases.lengths.last_key_value()).map(|(length, _)| *length);
         Deadlines {
             next_run_in: self.index.scheduled.first().map(|(run_at, _)| due_in(*run_at, now)),
-            next_lease_in: self.index.leases.first().map(|(until, _)| until.since(now.lease)),
-            longest_lease: self.index.lease_lengths.last_key_value().map(|(length, _)| *length),
+            next_lease_in: next_lease.map(|until| until.since(now.lease)),
+            longest_lease: longest.max(),
         }
     }
 }

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use model::{Ending, Hold, JobId, LOST_REASON, WorkerKey, after_loss};
+use model::{Ending, Hold, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss};
 
 use super::clock::Now;
+use super::index::Leases;
 use super::mutation::Mutation;
 use super::tables::{Next, Tables, due_again_in, is_over};
 use crate::port::{Expired, Reaped};
@@ -13,13 +14,15 @@ use crate::reason::poison_reason;
 
 impl Tables {
     pub(super) fn reap(&mut self, now: Now, seen: &Expired) -> Option<Reaped> {
-        let job = &self.jobs.get(&seen.hold.job)?.job;
+        let row = self.jobs.get(&seen.hold.job)?;
+        let (job, counted) = (&row.job, !row.adopted);
         let lease_until = job.lease_until?;
         let may_reap = self.guard(Mutation::ReapWithoutFenceCheck, job.fence == seen.hold.fence)
             && self.guard(Mutation::ReapWithoutHolderCheck, job.holder.as_ref() == Some(&seen.holder))
+            && self.guard(Mutation::ReapWithoutRegistryCheck, row.registry == seen.registry)
             && self.guard(Mutation::ReapWithoutSeenLeaseCheck, lease_until == seen.lease_until)
             && self.guard(Mutation::ReapWithoutLeaseCheck, is_over(lease_until, now));
-        self.guard(Mutation::ReapBlindly, may_reap).then(|| self.lose(now, seen.hold.job, true))
+        self.guard(Mutation::ReapBlindly, may_reap).then(|| self.lose(now, seen.hold.job, counted))
     }
 
     pub(super) fn push(&mut self, now: Now, seen: &Expired, by: Duration) -> bool {
@@ -46,24 +49,31 @@ impl Tables {
         held.into_iter().map(|id| self.lose(now, id, counted)).collect()
     }
 
-    pub(super) fn extend_leases(&mut self, by: Duration) -> u64 {
-        let running: Vec<JobId> = self.index.leases.iter().map(|(_, id)| *id).collect();
+    pub(super) fn extend_leases(&mut self, registry: RegistryId, by: Duration) -> u64 {
+        let leases = self.leases_judged_by(registry, Mutation::ExtensionMovesOthers);
+        let running: Vec<JobId> = leases.flat_map(|leases| &leases.ends).map(|(_, id)| *id).collect();
         for id in &running {
             self.change(*id, |row| row.job.lease_until = row.job.lease_until.map(|until| until + by));
         }
         running.len() as u64
     }
 
-    pub(super) fn expired(&self, now: Now, limit: usize) -> Vec<Expired> {
-        let over = self.index.leases.iter().take_while(|(until, _)| is_over(*until, now));
-        over.take(limit)
+    pub(super) fn expired(&self, now: Now, registry: RegistryId, limit: usize) -> Vec<Expired> {
+        let leases = self.leases_judged_by(registry, Mutation::ExpiredShowsOthers);
+        let over = |leases: &'_ Leases| -> Vec<(LeaseTime, JobId)> {
+            leases.ends.iter().take_while(|(until, _)| is_over(*until, now)).take(limit).copied().collect()
+        };
+        let mut over: Vec<(LeaseTime, JobId)> = leases.flat_map(over).collect();
+        over.sort_unstable();
+        over.truncate(limit);
+        over.iter()
             .map(|(lease_until, id)| {
                 let row = &self.jobs[id];
                 let job = &row.job;
                 let holder = job.holder.clone().expect("a running job has a holder");
                 Expired {
                     hold: Hold { job: *id, fence: job.fence },
-                    registry: self.workers.registry_of(&holder),
+                    registry: row.registry,
                     holder,
                     beats_itself: self.heartbeat_timeout_of(job).is_some(),
                     exclusive: self.is_exclusive(row),
@@ -71,6 +81,18 @@ impl Tables {
                 }
             })
             .collect()
+    }
+
+    /// The leases of those whose holder is in this registry, and of those whose holder is in none; of all others too if
+    /// this bug is switched on.
+    pub(super) fn leases_judged_by(
+        &self,
+        registry: RegistryId,
+        of_others: Mutation,
+    ) -> impl Iterator<Item = &Leases> {
+        let is_judged = move |of: Option<RegistryId>| of.is_none_or(|of| of == registry);
+        let all = self.index.leases.iter();
+        all.filter(move |(of, _)| self.guard(of_others, is_judged(**of))).map(|(_, leases)| leases)
     }
 
     /// Takes a running job from its holder: the attempt does not count, the loss does if `counted`.

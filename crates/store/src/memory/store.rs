@@ -10,37 +10,73 @@ use model::{
 
 use super::clock::{Now, StoreClock};
 use super::mutation::Mutation;
+use super::news::Listener;
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped, Redriven,
-    Renewed, Retention, Selection,
+    Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats, Reaped,
+    Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 
 /// Jobs in memory. Keeps every promise of [`JobStore`] but durability.
 ///
-/// Its futures are ready at their first poll, and its answers depend on nothing but the calls and the clock.
+/// Its futures are ready at their first poll, but for [`next_news`](JobStore::next_news), and its answers depend on nothing
+/// but the calls and the clock.
 pub struct MemoryStore {
+    state: Arc<State>,
+    /// Hears from the other handles, if it is shared.
+    listener: Option<Listener>,
+}
+
+/// What all handles of one store have in common.
+struct State {
     clock: StoreClock,
     tables: Mutex<Tables>,
 }
 
 impl MemoryStore {
-    /// An empty store. Its lease clock starts at the wall clock's date and then follows monotonic time only.
+    /// An empty store for one server. Its lease clock starts at the wall clock's date and then follows monotonic time only.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        MemoryStore { clock: StoreClock::new(clock), tables: Mutex::new(Tables::new(None)) }
+        Self::over(clock, Tables::new(None))
     }
 
-    /// An empty store with a deliberate bug, for the mutation check.
+    /// An empty store for several servers. Each needs a handle of its own: the first has this one, the others a
+    /// [`seat`](Self::seat).
+    pub fn shared(clock: Arc<dyn Clock>) -> Self {
+        Self::over(clock, Tables::shared(None))
+    }
+
+    /// An empty store for one server with a deliberate bug, for the mutation check.
     pub fn broken(clock: Arc<dyn Clock>, mutation: Mutation) -> Self {
-        MemoryStore { clock: StoreClock::new(clock), tables: Mutex::new(Tables::new(Some(mutation))) }
+        Self::over(clock, Tables::new(Some(mutation)))
+    }
+
+    /// An empty store for several servers with a deliberate bug, for the mutation check.
+    pub fn shared_broken(clock: Arc<dyn Clock>, mutation: Mutation) -> Self {
+        Self::over(clock, Tables::shared(Some(mutation)))
+    }
+
+    fn over(clock: Arc<dyn Clock>, tables: Tables) -> Self {
+        let listener = tables.registries.is_some().then(Listener::alone);
+        let state = State { clock: StoreClock::new(clock), tables: Mutex::new(tables) };
+        MemoryStore { state: Arc::new(state), listener }
+    }
+
+    /// Another handle on the same jobs, for another server: news told by one handle reach all others and not itself.
+    ///
+    /// # Panics
+    ///
+    /// If the store is not shared: two servers would then be one registry, each judging the other's workers.
+    pub fn seat(&self) -> Self {
+        let listener = self.listener.as_ref().expect("only a shared store has a seat for another server");
+        MemoryStore { state: self.state.clone(), listener: Some(listener.beside()) }
     }
 
     /// The state and the time. The clock is read under the lock, so that time never runs backwards between verbs.
     fn lock(&self) -> (MutexGuard<'_, Tables>, Now) {
-        let tables = self.tables.lock().expect("a verb that panicked has left the tables half changed");
-        let now = tables.reads(self.clock.now());
+        let tables = self.state.tables.lock().expect("a verb that panicked has left the tables half changed");
+        let now = tables.reads(self.state.clock.now());
         (tables, now)
     }
 }
@@ -82,9 +118,9 @@ impl JobStore for MemoryStore {
         Ok(notes.into_iter().map(|note| tables.progress(holder, note)).collect())
     }
 
-    async fn expired(&self, limit: usize) -> Result<Vec<Expired>, StoreError> {
+    async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {
         let (tables, now) = self.lock();
-        Ok(tables.expired(now, limit))
+        Ok(tables.expired(now, registry, limit))
     }
 
     async fn reap(&self, seen: Vec<Expired>) -> Result<Vec<Reaped>, StoreError> {
@@ -102,7 +138,7 @@ impl JobStore for MemoryStore {
         Ok(workers.into_iter().map(|worker| tables.enlist(worker)).collect())
     }
 
-    async fn roster(&self, registry: Option<RegistryId>) -> Result<Vec<Enlist>, StoreError> {
+    async fn roster(&self, registry: RegistryId) -> Result<Vec<Enlist>, StoreError> {
         Ok(self.lock().0.roster(registry))
     }
 
@@ -110,14 +146,13 @@ impl JobStore for MemoryStore {
         Ok(self.lock().0.workers.get(key))
     }
 
-    async fn retire(&self, holder: &WorkerKey, end: HolderEnd) -> Result<(), StoreError> {
+    async fn retire(&self, holder: &WorkerKey, end: HolderEnd, by: RegistryId) -> Result<bool, StoreError> {
         let (mut tables, now) = self.lock();
-        tables.retire(now, holder, end);
-        Ok(())
+        Ok(tables.retire(now, holder, end, by))
     }
 
-    async fn readmit(&self, holder: &WorkerKey) -> Result<(), StoreError> {
-        self.lock().0.readmit(holder);
+    async fn readmit(&self, holder: &WorkerKey, registry: RegistryId) -> Result<(), StoreError> {
+        self.lock().0.readmit(holder, registry);
         Ok(())
     }
 
@@ -136,8 +171,8 @@ impl JobStore for MemoryStore {
         Ok(tables.reap_holder(now, holder, counted))
     }
 
-    async fn extend_leases(&self, by: Duration) -> Result<u64, StoreError> {
-        Ok(self.lock().0.extend_leases(by))
+    async fn extend_leases(&self, registry: RegistryId, by: Duration) -> Result<u64, StoreError> {
+        Ok(self.lock().0.extend_leases(registry, by))
     }
 
     async fn cancel(&self, ids: Vec<JobId>) -> Result<Vec<Cancelled>, StoreError> {
@@ -176,12 +211,51 @@ impl JobStore for MemoryStore {
         Ok(tables.stats(now))
     }
 
-    async fn deadlines(&self) -> Result<Deadlines, StoreError> {
+    async fn deadlines(&self, registry: RegistryId) -> Result<Deadlines, StoreError> {
         let (tables, now) = self.lock();
-        Ok(tables.deadlines(now))
+        Ok(tables.deadlines(now, registry))
     }
 
     async fn check(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn is_shared(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    async fn found(&self, server: ServerInfo) -> Result<RegistryId, StoreError> {
+        Ok(self.lock().0.found(server))
+    }
+
+    async fn beat(&self, registry: RegistryId) -> Result<Option<Vec<Peer>>, StoreError> {
+        Ok(self.lock().0.beat(registry))
+    }
+
+    async fn take_over(
+        &self,
+        from: RegistryId,
+        beats_seen: u64,
+        by: RegistryId,
+    ) -> Result<Option<Vec<Enlist>>, StoreError> {
+        Ok(self.lock().0.take_over(from, beats_seen, by))
+    }
+
+    async fn resign(&self, registry: RegistryId) -> Result<(), StoreError> {
+        self.lock().0.resign(registry);
+        Ok(())
+    }
+
+    fn tell(&self, news: News) {
+        if let Some(listener) = &self.listener {
+            listener.tell(&news, self.lock().0.has(Mutation::NewsComeBack));
+        }
+    }
+
+    async fn next_news(&self) -> News {
+        match &self.listener {
+            Some(listener) => listener.next().await,
+            None => std::future::pending().await,
+        }
     }
 }

@@ -5,11 +5,14 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Ending, Hold, Job, JobId, LeaseTime, QueueName, RetryPolicy, State, WallTime, WorkerKey};
+use model::{
+    Ending, Hold, Job, JobId, LeaseTime, QueueName, RegistryId, RetryPolicy, State, WallTime, WorkerKey,
+};
 
 use super::clock::{Now, lease_time};
 use super::index::Index;
 use super::mutation::Mutation;
+use super::registries::Registries;
 use super::requests::Requests;
 use super::workers::Workers;
 
@@ -20,6 +23,8 @@ pub(super) struct Tables {
     pub(super) index: Index,
     pub(super) requests: Requests,
     pub(super) workers: Workers,
+    /// Whose workers there are; nothing is known of them in a store for one server.
+    pub(super) registries: Option<Registries>,
     mutation: Option<Mutation>,
     /// The attempt of each claim, kept only for [`Mutation::AttemptComparedInsteadOfFence`].
     minted: BTreeMap<Hold, u32>,
@@ -36,6 +41,10 @@ pub(super) struct Row {
     pub(super) granted: Duration,
     /// It is running, by an exclusive claim.
     pub(super) exclusive: bool,
+    /// It is running, by a holder in this registry.
+    pub(super) registry: Option<RegistryId>,
+    /// Another server took its holder over while it ran, and it was not renewed since.
+    pub(super) adopted: bool,
 }
 
 /// Where a job goes when its attempt ends.
@@ -46,8 +55,14 @@ pub(super) enum Next {
 }
 
 impl Tables {
+    /// Those of a store for one server.
     pub(super) fn new(mutation: Option<Mutation>) -> Self {
         Tables { mutation, ..Tables::default() }
+    }
+
+    /// Those of a store for several.
+    pub(super) fn shared(mutation: Option<Mutation>) -> Self {
+        Tables { registries: Some(Registries::default()), ..Tables::new(mutation) }
     }
 
     /// Changes a row, keeps every index in step, and shows the job as it is now.
@@ -77,6 +92,8 @@ impl Tables {
             job.holder = None;
             job.lease_until = None;
             row.exclusive &= outlives;
+            row.registry = None;
+            row.adopted = false;
             job.state = match next {
                 _ if job.cancel_requested && heeds_cancel => State::Cancelled,
                 Next::Completed => State::Completed,

@@ -10,7 +10,7 @@ use worker::guardian::Guardian;
 use worker::{JobContext, JobError, StopReason, WorkerBuilder, WorkerEvent};
 
 use crate::fifo::{Fifo, all_gone};
-use crate::support::{ScriptedServer, Stream, exclusive, job_id, patiently};
+use crate::support::{ScriptedServer, Stream, assignment, exclusive, job_id, patiently};
 use crate::worker::{Running, builder, echo, guardian, stoppable};
 
 /// The shortest that fits the kill wait and the safety of [`swift`], with some room.
@@ -233,6 +233,77 @@ async fn a_handler_is_told_to_stop_in_time_when_the_server_falls_silent() {
     let took = heard_at.elapsed();
     assert!(took < LEASE - SAFETY, "{took:?}: the lease of {LEASE:?} must leave time to kill it");
     assert!(took > LEASE - KILL_WAIT - SAFETY - LEASE / 10, "{took:?}: not before it is necessary");
+    worker.shutdown.abort();
+}
+
+/// Renews the lease, but not for exclusive jobs, until something is found in a frame.
+async fn withhold_until<T>(stream: &mut Stream, mut find: impl FnMut(&wire::WorkerFrame) -> Option<T>) -> T {
+    patiently("a frame with what is asked for", async {
+        loop {
+            let frame = stream.read().await;
+            if let Some(beat) = &frame.heartbeat {
+                stream.withhold(beat).await;
+            }
+            if let Some(found) = find(&frame) {
+                return found;
+            }
+        }
+    })
+    .await
+}
+
+#[tokio::test]
+async fn when_nobody_vouches_for_exclusive_jobs_they_stop_in_time_and_others_go_on() {
+    let mut server = ScriptedServer::start().await;
+    let (tell, mut told) = mpsc::unbounded_channel();
+    let both = builder(&server.url).handle_raw("work", move |ctx: JobContext, _| {
+        let tell = tell.clone();
+        async move {
+            ctx.cancelled().await;
+            let _ = tell.send((ctx.is_exclusive(), Instant::now()));
+            Err(JobError::retry("interrupted"))
+        }
+    });
+    let mut worker = Running::start(swift(both));
+    let (hello, mut stream) = server.register().await;
+    stream.assign(exclusive(1, 7)).await;
+    let_start(&mut stream).await;
+    stream.assign(assignment(2, 7)).await;
+    for _ in 0..2 {
+        started(&mut worker).await;
+    }
+    let beat = stream.heartbeat().await;
+    let vouched_at = Instant::now();
+    stream.acknowledge(&beat).await;
+    let given_back = withhold_until(&mut stream, |frame| frame.reports.first().cloned()).await;
+    assert_eq!((&given_back.job, given_back.fence), (&job_id(1), 7));
+    assert_eq!(given_back.outcome, "handed_back");
+    stream.answer(&given_back, "done").await;
+    let (is_exclusive, stopped_at) = told.recv().await.expect("it told");
+    let took = stopped_at.duration_since(vouched_at);
+    assert!(is_exclusive && took < LEASE - SAFETY, "{took:?}: it must be gone after {LEASE:?}");
+    assert!(took > LEASE - KILL_WAIT - SAFETY - LEASE / 10, "{took:?}: not before it is necessary");
+
+    // Now the lease that they shared is over.
+    while vouched_at.elapsed() < LEASE * 3 / 2 {
+        withhold_until(&mut stream, |frame| frame.heartbeat.clone()).await;
+    }
+    stream.assign(exclusive(3, 7)).await;
+    let given_back = withhold_until(&mut stream, |frame| frame.reports.first().cloned()).await;
+    assert_eq!((&given_back.job, given_back.outcome.as_str()), (&job_id(3), "handed_back"));
+    assert!(told.try_recv().is_err(), "the ordinary job runs on");
+
+    let beat = stream.heartbeat().await;
+    assert_eq!(
+        (&beat.worker, beat.nonce),
+        (&hello.worker, hello.nonce),
+        "under the key it has had all the time"
+    );
+    stream.acknowledge(&beat).await;
+    assert!(!worker.events_so_far().iter().any(is_start));
+    stream.assign(exclusive(4, 7)).await;
+    let_start(&mut stream).await;
+    started(&mut worker).await;
     worker.shutdown.abort();
 }
 

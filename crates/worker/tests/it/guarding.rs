@@ -57,7 +57,7 @@ async fn a_frozen_guardian_is_ended_in_time_and_its_families_with_it() {
         .on_doom(move |_| is_doomed.store(true, Ordering::SeqCst));
     let mut worker = Running::start(swift);
     let (_, mut stream) = server.register().await;
-    occupy(&mut stream).await;
+    occupy(&mut stream, 2).await;
     let (_, reader) = fifo.first_line().await;
     kill_process(guardian_pid, Signal::STOP).expect("it runs");
     let beat = stream.heartbeat().await;
@@ -129,9 +129,10 @@ impl Other {
     }
 }
 
-/// Assigns an exclusive job and lets it start.
-async fn occupy(stream: &mut Stream) {
-    stream.assign(exclusive(1, 7)).await;
+/// Assigns an exclusive job and lets it start. Each test has another one: whoever cleans up after a guardian that is gone ends
+/// every process that carries the name of one of its jobs.
+async fn occupy(stream: &mut Stream, number: u8) {
+    stream.assign(exclusive(number, 7)).await;
     let binds = stream.until(|frame| (!frame.binds.is_empty()).then(|| frame.binds.clone())).await;
     stream.bind(&binds).await;
 }
@@ -141,13 +142,13 @@ async fn a_handler_that_blocks_its_thread_ends_with_its_process() {
     let mut server = ScriptedServer::start().await;
     let mut other = Other::start(&server, &["deaf"]).await;
     let (_, mut stream) = server.register().await;
-    occupy(&mut stream).await;
+    occupy(&mut stream, 3).await;
     // Heartbeats come in all the time: the process is as well as can be.
     for _ in 0..3 {
         let beat = stream.heartbeat().await;
         stream.acknowledge(&beat).await;
     }
-    stream.stop(1, 7, "cancelled").await;
+    stream.stop(3, 7, "cancelled").await;
     assert_eq!(other.end().await.signal(), Some(Signal::ABORT.as_raw()));
     other.guardian_ended().await;
 }
@@ -157,7 +158,7 @@ async fn a_process_that_cannot_even_notice_is_ended_by_its_guardian() {
     let mut server = ScriptedServer::start().await;
     let mut other = Other::start(&server, &["starved"]).await;
     let (_, mut stream) = server.register().await;
-    occupy(&mut stream).await;
+    occupy(&mut stream, 4).await;
     assert_eq!(other.end().await.signal(), Some(Signal::KILL.as_raw()));
 }
 
@@ -167,13 +168,44 @@ async fn a_command_of_a_frozen_worker_is_ended_by_the_guardian() {
     let script = fifo.script("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & wait");
     let other = Other::start(&server, &["shell", &script]).await;
     let (_, mut stream) = server.register().await;
-    occupy(&mut stream).await;
+    occupy(&mut stream, 5).await;
     let (_, reader) = fifo.first_line().await;
     kill_process(pid(other.process.id().expect("it runs")), Signal::STOP).expect("it runs");
     let frozen_at = Instant::now();
     all_gone(reader).await;
     let took = frozen_at.elapsed();
     assert!(took < Duration::from_secs(2), "{took:?}: someone else may run it after its lease of 2 s");
+}
+
+#[tokio::test]
+async fn a_guardian_goes_by_the_hold_of_exclusive_jobs_and_not_by_the_lease() {
+    let (mut server, fifo) = (ScriptedServer::start().await, Fifo::new());
+    let script = fifo.script("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & wait");
+    let other = Other::start(&server, &["shell", &script]).await;
+    let (_, mut stream) = server.register().await;
+    occupy(&mut stream, 6).await;
+    let mut first_line = std::pin::pin!(fifo.first_line());
+    let (_, reader) = loop {
+        // Every heartbeat is answered at once, so that each of the next ones is the one that counts.
+        tokio::select! {
+            line = &mut first_line => break line,
+            _ = stream.next() => {}
+        }
+    };
+    let beat = stream.heartbeat().await;
+    let vouched_at = Instant::now();
+    let mut token = stream.acknowledge(&beat).await;
+    // Two more heartbeats, 400 ms apart, renew the lease only; after them nobody but the guardian can end the job.
+    for _ in 0..2 {
+        let beat = stream.heartbeat().await;
+        assert_eq!(beat.token, token, "the answer before was heard in time");
+        token = stream.withhold(&beat).await;
+    }
+    assert_eq!(stream.heartbeat().await.token, token);
+    kill_process(pid(other.process.id().expect("it runs")), Signal::STOP).expect("it runs");
+    all_gone(reader).await;
+    let took = vouched_at.elapsed();
+    assert!(took < Duration::from_secs(2), "{took:?}: someone else may run it two seconds after that");
 }
 
 #[tokio::test]

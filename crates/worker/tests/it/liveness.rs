@@ -218,30 +218,6 @@ async fn a_worker_that_was_stopped_starts_nothing_that_waited_for_it() {
 }
 
 #[tokio::test]
-async fn a_worker_goes_to_the_server_that_owns_it() {
-    let (mut first, mut owner) = (ScriptedServer::start().await, ScriptedServer::start().await);
-    let worker = Running::start(echo(&first.url));
-    let (hello, mut stream) = first.welcome().await;
-    let beat = stream.heartbeat().await;
-    let elsewhere = wire::HeartbeatAnswer {
-        number: beat.number,
-        answer: "not_owner".into(),
-        address: owner.url.clone(),
-        ..Default::default()
-    };
-    stream.answer_heartbeat(elsewhere).await;
-    let (again, mut stream) = owner.welcome().await;
-    assert_eq!(again.worker, hello.worker, "under the same key");
-    assert_eq!(stream.next().await.credits, 4);
-    // When that one is gone, the list it was given counts again.
-    drop(owner);
-    drop(stream);
-    let (third, _) = first.welcome().await;
-    assert_eq!(third.worker, hello.worker);
-    worker.shutdown.abort();
-}
-
-#[tokio::test]
 async fn a_frozen_server_is_left_before_the_lease_is_over() {
     let (mut frozen, mut other) = (ScriptedServer::start().await, ScriptedServer::start().await);
     let servers = format!("{},{}", frozen.url, other.url);

@@ -6,6 +6,7 @@ mod exec;
 mod fifo;
 mod guarding;
 mod liveness;
+mod moving;
 mod service;
 mod session;
 mod support;

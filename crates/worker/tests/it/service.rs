@@ -1,8 +1,10 @@
 //! The scripted server's calls, as far as workers use them.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
+use model::ErrorKind;
+use rpc::ApiError;
 use rpc::wire;
 use rpc::wire::work_server::Work;
 use rpc::wire::workers_server::Workers;
@@ -19,6 +21,8 @@ pub(crate) struct Service {
     pub(crate) progress: mpsc::Sender<ProgressCall>,
     pub(crate) leaves: mpsc::Sender<wire::LeaveRequest>,
     pub(crate) is_frozen: Arc<AtomicBool>,
+    /// Who takes the leaves instead.
+    pub(crate) owner: Arc<Mutex<Option<String>>>,
 }
 
 #[tonic::async_trait]
@@ -82,6 +86,11 @@ impl Workers for Service {
     ) -> Result<Response<wire::LeaveResponse>, Status> {
         let leave = request.into_inner();
         self.leaves.send(leave).await.map_err(|_| Status::unavailable("the test is over"))?;
+        if let Some(owner) = self.owner.lock().expect("nobody panics").as_ref() {
+            let mut refusal = Status::from(ApiError::new(ErrorKind::NotOwner, "another server is in charge"));
+            refusal.metadata_mut().insert("tenure-owner", owner.parse().expect("an address"));
+            return Err(refusal);
+        }
         Ok(Response::new(wire::LeaveResponse::default()))
     }
 

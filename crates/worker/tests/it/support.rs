@@ -2,8 +2,8 @@
 //! acknowledged on the way by whoever reads the stream, unless the test asks for them.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rpc::wire;
@@ -29,6 +29,7 @@ pub(crate) struct ScriptedServer {
     progress: mpsc::Receiver<ProgressCall>,
     leaves: mpsc::Receiver<wire::LeaveRequest>,
     is_frozen: Arc<AtomicBool>,
+    owner: Arc<Mutex<Option<String>>>,
     server: JoinHandle<()>,
 }
 
@@ -64,12 +65,13 @@ impl ScriptedServer {
         let (sessions_in, sessions) = mpsc::channel(8);
         let (progress_in, progress) = mpsc::channel(8);
         let (leaves_in, leaves) = mpsc::channel(8);
-        let is_frozen = Arc::new(AtomicBool::new(false));
+        let (is_frozen, owner) = (Arc::new(AtomicBool::new(false)), Arc::default());
         let service = Service {
             sessions: sessions_in,
             progress: progress_in,
             leaves: leaves_in,
             is_frozen: Arc::clone(&is_frozen),
+            owner: Arc::clone(&owner),
         };
         let server = tokio::spawn(async move {
             let listener = TcpListenerStream::new(listener);
@@ -80,7 +82,7 @@ impl ScriptedServer {
                 .await
                 .expect("the server runs until it is dropped");
         });
-        ScriptedServer { url, sessions, progress, leaves, is_frozen, server }
+        ScriptedServer { url, sessions, progress, leaves, is_frozen, owner, server }
     }
 
     /// The next stream, after its hello was read and welcomed.
@@ -105,6 +107,19 @@ impl ScriptedServer {
     /// Answers no probe any more, as if the process were stopped.
     pub(crate) fn freeze(&self) {
         self.is_frozen.store(true, Ordering::SeqCst);
+    }
+
+    /// Takes no leave any more, since the server at this address is in charge.
+    pub(crate) fn disown(&self, owner: &str) {
+        *self.owner.lock().expect("nobody panics") = Some(owner.to_owned());
+    }
+
+    /// The next stream, whose first heartbeat is answered with the address of another server.
+    pub(crate) async fn send_away(&mut self, owner: &str) -> wire::Hello {
+        let (hello, mut stream) = self.welcome().await;
+        let beat = stream.heartbeat().await;
+        stream.send_away(&beat, owner).await;
+        hello
     }
 
     pub(crate) async fn session(&mut self) -> Stream {
@@ -181,23 +196,45 @@ impl Stream {
 
     /// Takes a heartbeat and grants this lease; the token to show next.
     pub(crate) async fn grant(&mut self, beat: &wire::Heartbeat, lease_ms: i64) -> String {
+        self.renew(beat, lease_ms, true).await
+    }
+
+    /// Takes a heartbeat and grants what it asks for, but not for exclusive jobs.
+    pub(crate) async fn withhold(&mut self, beat: &wire::Heartbeat) -> String {
+        self.renew(beat, beat.lease_ms, false).await
+    }
+
+    async fn renew(&mut self, beat: &wire::Heartbeat, lease_ms: i64, exclusive_hold: bool) -> String {
         let token = fresh_token();
         self.answer_heartbeat(wire::HeartbeatAnswer {
             number: beat.number,
             answer: "ok".into(),
             token: token.clone(),
             lease_ms,
+            exclusive_hold,
             ..Default::default()
         })
         .await;
         token
     }
 
+    /// Answers a heartbeat with the address of another server, or without one.
+    pub(crate) async fn send_away(&mut self, beat: &wire::Heartbeat, owner: &str) {
+        self.answer_heartbeat(wire::HeartbeatAnswer {
+            number: beat.number,
+            answer: "not_owner".into(),
+            address: owner.to_owned(),
+            ..Default::default()
+        })
+        .await;
+    }
+
     pub(crate) async fn answer_heartbeat(&mut self, answer: wire::HeartbeatAnswer) {
         self.send(wire::ServerFrame { heartbeat: Some(answer), ..Default::default() }).await;
     }
 
-    async fn read(&mut self) -> wire::WorkerFrame {
+    /// The next frame, whatever it says; nothing is answered.
+    pub(crate) async fn read(&mut self) -> wire::WorkerFrame {
         patiently("a frame", self.frames.message())
             .await
             .expect("the stream is well")

@@ -3,6 +3,7 @@
 //! Looking changes nothing: neither data nor settings are written.
 
 mod machine;
+mod postgres;
 mod server;
 mod store;
 
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure doctor
   tenure doctor --data /var/lib/tenure --server http://10.0.0.5:7117
+  tenure doctor --database-url postgresql://tenure@db/jobs
   tenure doctor --json | jq 'select(.status != \"ok\")'
 
 Exit codes: 0 nothing is wrong (warnings do not count), 1 something is.";
@@ -30,6 +32,9 @@ pub(crate) struct Args {
     /// Directory of the data
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
+    /// PostgreSQL database to check, instead of the directory
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    database_url: Option<String>,
     /// Address of a server that should be running [default: http://127.0.0.1:7117, if one is]
     #[arg(long, env = "TENURE_SERVER", hide_env_values = true, value_name = "URL")]
     server: Option<String>,
@@ -71,15 +76,16 @@ impl Finding {
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let address = args.server.as_deref().unwrap_or(SERVER_DEFAULT);
     let health = server::ask(address).await;
-    let mut findings = vec![
-        store::directory(&args.data),
-        store::space(&args.data),
-        store::sqlite(),
-        store::database(&args.data, &health),
-        machine::wall_clock(),
-        machine::boot_clock(),
-        machine::open_files(),
-    ];
+    let mut findings = match &args.database_url {
+        Some(url) => postgres::findings(url).await,
+        None => vec![
+            store::directory(&args.data),
+            store::space(&args.data),
+            store::sqlite(),
+            store::database(&args.data, &health),
+        ],
+    };
+    findings.extend([machine::wall_clock(), machine::boot_clock(), machine::open_files()]);
     findings.extend(server::findings(address, &health, args.server.is_some()));
     print(output, &findings)?;
     let is_well = findings.iter().all(|finding| finding.status != Status::Fail);

@@ -90,6 +90,7 @@ fn row(worker: &wire::Worker) -> Vec<Cell> {
 
 fn remark(worker: &wire::Worker) -> String {
     match worker.state.as_str() {
+        _ if !worker.server.is_empty() => format!("at {}", worker.server),
         "active" if worker.draining => "draining".to_owned(),
         "active" if !worker.connected => "no stream".to_owned(),
         _ => worker.why.clone(),

@@ -3,7 +3,7 @@
 use worker::fencing::postgres::{ADVANCE, ADVANCE_OR_RAISE, CREATE_FUNCTION, CREATE_TABLE, STALE_SQLSTATE};
 
 use super::on_the_page;
-use crate::postgres::{Cluster, Database, Session};
+use crate::postgres::{Database, Session};
 
 /// The statement that compares the fence, of each pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ const CREATING_WAYS: [Way; 3] = [Way::Upsert, Way::Advance, Way::AdvanceOrRaise]
 
 /// The database with the user's own table and the guard.
 async fn reports(name: &str) -> Database {
-    let database = Cluster::shared().database(name).await;
+    let database = Database::create(name);
     let mut session = database.session().await;
     assert_eq!(
         session.run("CREATE TABLE reports (id bigint PRIMARY KEY, body text)").await,

@@ -9,6 +9,27 @@ pub(super) fn exclusive_families_are_killed_before_the_lease_is_over(rig: &mut R
     assert_eq!(rig.live_until(60_000), [(14_000, terminate(ONE)), (19_000, kill(ONE))]);
 }
 
+/// Named in the table of mutations.
+pub(super) fn a_lease_alone_keeps_no_exclusive_family(rig: &mut Rig) {
+    rig.run(0, TWO, false);
+    assert_eq!(rig.say(4_000, Order::Lease { until: at(24_000) }), []);
+    let launch = rig.launch(14_000, ONE, true);
+    assert_eq!(launch, [refused(ONE)], "the key lives on; nobody vouches for exclusive jobs under it");
+    rig.hold(15_000, 35_000);
+    rig.run(15_000, FamilyId(3), true);
+}
+
+#[test]
+fn leases_alone_keep_no_exclusive_family() {
+    a_lease_alone_keeps_no_exclusive_family(&mut Rig::new());
+    let mut rig = Rig::new();
+    rig.run(0, ONE, true);
+    rig.say(0, Order::Inside { exclusive: true });
+    rig.say(4_000, Order::Lease { until: at(24_000) });
+    let expected = [(14_000, terminate(ONE)), (19_000, kill(ONE)), (19_500, Output::KillWorker)];
+    assert_eq!(rig.live_until(60_000), expected);
+}
+
 #[test]
 fn exclusive_families_end_before_the_lease_is_over() {
     exclusive_families_are_killed_before_the_lease_is_over(&mut Rig::new());

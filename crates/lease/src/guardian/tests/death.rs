@@ -72,6 +72,12 @@ fn nobody_is_told_for_longer_than_the_lease() {
     assert_eq!(rig.die(79_999), [left("w1", 0)], "once, so that the end of the lease can be compared");
     assert_eq!(rig.answer(80_000, "w1", false), [Output::Exit]);
     assert_eq!(Rig::new().die(80_000), [Output::Exit], "long over");
+
+    let mut rig = Rig::new();
+    rig.say(4_000, Order::Lease { until: at(24_000) });
+    rig.die(19_970);
+    assert_eq!(rig.answer(19_980, "w1", false), []);
+    assert_eq!(rig.live_until(60_000), [(20_080, left("w1", 110))], "ordinary jobs are held for longer");
 }
 
 #[test]
@@ -98,16 +104,18 @@ fn every_key_that_may_still_count_is_left() {
         rig.key(0, name);
         rig.hold(0, 20_000);
     }
-    rig.key(0, "unregistered");
     rig.key(0, "w6");
-    let expected = ["w3", "w4", "w5", "w6"].map(|name| left(name, 0));
+    rig.say(0, Order::Lease { until: at(20_000) });
+    rig.key(0, "unregistered");
+    rig.key(0, "w7");
+    let expected = ["w4", "w5", "w6", "w7"].map(|name| left(name, 0));
     assert_eq!(rig.die(1_000), expected, "the last four; under one that was never registered nothing ran");
-    for name in ["w3", "w4", "w5"] {
+    for name in ["w4", "w5", "w6"] {
         assert_eq!(rig.answer(1_010, name, true), []);
     }
-    rig.answer(1_010, "w6", false);
-    assert_eq!(rig.live_until(1_110), [(1_110, left("w6", 110))]);
-    assert_eq!(rig.answer(1_120, "w6", true), [Output::Exit]);
+    rig.answer(1_010, "w7", false);
+    assert_eq!(rig.live_until(1_110), [(1_110, left("w7", 110))]);
+    assert_eq!(rig.answer(1_120, "w7", true), [Output::Exit]);
 }
 
 #[test]

@@ -103,7 +103,8 @@ impl World {
                 self.keys += 1;
                 Order::Key { key: key(&format!("k{}", self.keys)), nonce: NONCE }
             }
-            1..8 => Order::Hold { until: at(self.now_ms + 20_000 - self.dice.below(5_000)) },
+            1..7 => Order::Hold { until: at(self.now_ms + 20_000 - self.dice.below(5_000)) },
+            7 => Order::Lease { until: at(self.now_ms + 20_000) },
             8..16 => {
                 self.last_family += 1;
                 Order::Launch { family: FamilyId(self.last_family), exclusive: self.dice.percent(60) }

@@ -6,7 +6,7 @@ use super::*;
 
 type Case = (&'static str, fn(&mut Rig));
 
-const CASES: [Case; 4] = [
+const CASES: [Case; 5] = [
     ("leave is taken when all families are gone", death::leave_is_taken_when_all_families_are_gone),
     ("a family has ended when nobody of it is left", families::a_family_has_ended_when_nobody_of_it_is_left),
     (
@@ -14,6 +14,7 @@ const CASES: [Case; 4] = [
         deadlines::exclusive_families_are_killed_before_the_lease_is_over,
     ),
     ("nothing is started for a dead worker", death::nothing_is_started_for_a_dead_worker),
+    ("a lease alone keeps no exclusive family", deadlines::a_lease_alone_keeps_no_exclusive_family),
 ];
 
 #[test]

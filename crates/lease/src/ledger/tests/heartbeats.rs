@@ -251,10 +251,8 @@ fn a_new_stream_begins_with_a_heartbeat() {
     rig.answers = false;
     assert_eq!(rig.live_until(1_900), [], "there is no stream");
     rig.connect(2_000);
-    let frame = rig.frame(2_000);
-    let (number, beat) = frame.heartbeat.expect("before the next one would be due");
-    assert_eq!(frame.credits, 4, "the key is registered: all is said at once");
-    assert_eq!(beat.token, Some(rig.last_token()));
+    let (number, beat) = rig.beat(2_000);
+    assert_eq!(beat.token, Some(rig.last_token()), "before the next one would be due");
     rig.input(2_010, Input::Disconnected);
     let before = rig.ledger.hold_until();
     rig.ok(2_020, number);

@@ -6,6 +6,7 @@ mod endings;
 mod exclusive;
 mod farewell;
 mod heartbeats;
+mod holds;
 mod jobs;
 mod lapse;
 mod laws;
@@ -36,6 +37,8 @@ struct Rig {
     token: u64,
     /// Heartbeats are answered at once while time passes.
     answers: bool,
+    /// Their answers vouch for exclusive jobs.
+    vouches: bool,
 }
 
 /// Something the ledger did by itself, as time passed.
@@ -70,7 +73,7 @@ impl Rig {
 
     /// Connected at 0; nothing is sent yet.
     fn unregistered(ledger: Ledger) -> Self {
-        let mut rig = Rig { ledger, start: 0, token: 0, answers: true };
+        let mut rig = Rig { ledger, start: 0, token: 0, answers: true, vouches: true };
         assert_eq!(rig.connect(0), []);
         rig
     }
@@ -153,7 +156,14 @@ impl Rig {
     }
 
     fn ack(&mut self) -> Ack {
-        Ack { token: self.next_token(), lease: LEASE, stops: Vec::new(), resync: false, drain: false }
+        Ack {
+            token: self.next_token(),
+            lease: LEASE,
+            exclusive_hold: self.vouches,
+            stops: Vec::new(),
+            resync: false,
+            drain: false,
+        }
     }
 
     fn mismatch(&mut self, at_ms: u64, number: u64, resync: bool) -> Vec<Output> {

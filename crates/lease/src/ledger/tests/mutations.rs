@@ -6,7 +6,7 @@ use super::*;
 
 type Case = (&'static str, fn(&mut Rig));
 
-const CASES: [Case; 14] = [
+const CASES: [Case; 18] = [
     ("a late acknowledgement changes nothing", lapse::a_late_acknowledgement_changes_nothing),
     ("a mismatch keeps the changes", bindings::a_mismatch_keeps_the_changes),
     ("a start that is not current is refused", starts::a_start_that_is_not_current_is_refused),
@@ -24,6 +24,10 @@ const CASES: [Case; 14] = [
     ("what does not end dooms the process", endings::what_does_not_end_takes_the_process_with_it),
     ("a running exclusive job is not inherited", endings::a_running_exclusive_job_is_not_inherited),
     ("a farewell waits for the last job", farewell::a_farewell_waits_for_the_last_job_of_its_key),
+    ("an exclusive hold needs to be vouched for", holds::only_answers_that_vouch_extend_the_exclusive_hold),
+    ("nothing exclusive starts without its hold", holds::nothing_exclusive_starts_without_its_hold),
+    ("ordinary jobs outlive the exclusive hold", holds::ordinary_jobs_outlive_the_exclusive_hold),
+    ("a server is trusted when it took a heartbeat", holds::a_server_is_trusted_when_it_took_a_heartbeat),
 ];
 
 #[test]

@@ -21,7 +21,8 @@ fn a_report_is_sent_again_after_a_reconnect_until_it_is_answered() {
     rig.connect(400);
     let frame = rig.frame(400);
     assert_eq!(frame.reports, [report, Report { hold: second, outcome: completed() }]);
-    assert_eq!(frame.credits, 4, "all slots are free, whatever the old stream was given");
+    rig.ok(410, frame.heartbeat.expect("a new stream begins with one").0);
+    assert_eq!(rig.frame(410).credits, 4, "all slots are free, whatever the old stream was given");
 
     rig.settle(500, first);
     rig.input(600, Input::Disconnected);

@@ -39,11 +39,12 @@ impl Bindings {
         }
     }
 
-    fn exclusive(&self) -> impl Iterator<Item = Hold> {
-        self.rare.iter().flat_map(|rare| rare.exclusive.iter().copied())
+    /// True if this one is known to be.
+    pub(in crate::registry) fn is_exclusive(&self, hold: Hold) -> bool {
+        self.rare.as_ref().is_some_and(|rare| rare.exclusive.contains(&hold))
     }
 
-    fn is_exclusive(&self, hold: Hold) -> bool {
-        self.rare.as_ref().is_some_and(|rare| rare.exclusive.contains(&hold))
+    fn exclusive(&self) -> impl Iterator<Item = Hold> {
+        self.rare.iter().flat_map(|rare| rare.exclusive.iter().copied())
     }
 }

@@ -189,6 +189,11 @@ impl Desk {
         self.tell(Input::Retired { key: peer.key.clone(), done })
     }
 
+    /// The registry is ours for this long from now.
+    pub(super) fn own_for(&mut self, span: Duration) -> Vec<Output> {
+        self.tell(Input::OwnedUntil(self.now + span))
+    }
+
     /// A worker that holds these by our own records.
     pub(super) fn give(&mut self, peer: &mut Peer, holds: &[Hold]) {
         self.granted(peer, holds);
@@ -260,7 +265,6 @@ pub(super) fn row(peer: &Peer, hold: Hold) -> Row {
         beats_itself: false,
         exclusive: false,
         pings: false,
-        unreachable_for: None,
     }
 }
 

@@ -1,10 +1,8 @@
 //! Exclusive jobs: their binds are acknowledged, and nothing hands them over while they may run.
 
-use model::{Hold, RegistryId};
+use model::Hold;
 
-use super::desk::{
-    Desk, HELD, HELD_EXCLUSIVE, bound, cancelled, known, lost, millis, row, secs, split, terms,
-};
+use super::desk::{Desk, HELD, HELD_EXCLUSIVE, bound, cancelled, known, lost, millis, row, split};
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::{Answer, Change, Stop, StopOrder};
@@ -22,7 +20,6 @@ cases![
     silent_exclusive_job_is_told_to_stop_and_stays,
     silent_exclusive_job_that_is_cancelled_is_not_told_twice,
     unbound_exclusive_job_is_taken_back,
-    exclusive_row_of_a_registry_that_cannot_be_reached_waits_for_it,
     exclusive_holds_stay_exclusive_under_a_new_key,
 ];
 
@@ -186,20 +183,6 @@ fn unbound_exclusive_job_is_taken_back(bug: Bug) {
     assert_eq!(desk.verify_row(&exclusive), Verdict::TakeBack, "it cannot have started");
     let bind = peer.bind(hold(1));
     assert_eq!(early(&mut desk, &peer, bind), [stop(&peer, lost(hold(1)))], "and must not start now");
-}
-
-fn exclusive_row_of_a_registry_that_cannot_be_reached_waits_for_it(bug: Bug) {
-    let mut desk = Desk::open(bug);
-    let longest = terms().rate_error.longer(terms().lease_max);
-    for silent in [secs(0), longest + secs(1), longest * 1_000] {
-        let foreign = Row {
-            registry: Some(RegistryId(5)),
-            unreachable_for: Some(silent),
-            exclusive: true,
-            ..row(&Peer::new("theirs"), hold(1))
-        };
-        assert_eq!(desk.verify_row(&foreign), Verdict::AskAgain, "after {silent:?}");
-    }
 }
 
 fn exclusive_holds_stay_exclusive_under_a_new_key(bug: Bug) {

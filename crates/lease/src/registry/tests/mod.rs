@@ -9,11 +9,13 @@ mod ending;
 mod exclusive;
 mod grants;
 mod mutations;
+mod owned;
 mod peer;
 mod properties;
 mod restart;
 mod stopping;
 mod succession;
+mod take_over;
 mod verification;
 mod world;
 

@@ -3,8 +3,8 @@
 use std::panic;
 
 use super::{
-    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, restart, stopping, succession,
-    verification,
+    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, owned, restart, stopping,
+    succession, take_over, verification,
 };
 use crate::registry::Mutation;
 
@@ -15,7 +15,13 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (ExpiresMovesEarlier, &["expires_never_moves_earlier"]),
         (RenewOnMismatch, &["mismatch_never_renews"]),
         (DeltasClearedOnMismatch, &["changes_survive_a_mismatch"]),
-        (RestartGraceSkipped, &["restored_worker_has_its_largest_grant_to_find_us"]),
+        (
+            RestartGraceSkipped,
+            &[
+                "restored_worker_has_its_largest_grant_to_find_us",
+                "taken_over_worker_has_its_largest_grant_to_find_us",
+            ],
+        ),
         (JudgedBeforeRestored, &["nobody_is_judged_before_the_store_was_read"]),
         (NonOwnerJudges, &["row_of_another_registry_is_not_ours_to_judge"]),
         (
@@ -74,6 +80,47 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (TakesBackSilentExclusive, &["silent_exclusive_job_is_told_to_stop_and_stays"]),
         (KickHandsOverAtOnce, &["kicked_worker_with_exclusive_jobs_stops_first"]),
         (RepeatedBindIgnored, &["repeated_bind_is_answered_again"]),
+        (
+            ExclusiveHoldWhenNotOurs,
+            &[
+                "exclusive_hold_is_extended_only_while_the_registry_is_ours",
+                "heartbeat_that_waited_for_the_store_is_answered_by_what_is_certain_now",
+                "last_word_counts",
+            ],
+        ),
+        (
+            BindsWhenNotOurs,
+            &[
+                "exclusive_bind_is_acknowledged_when_the_registry_is_ours_again",
+                "early_exclusive_bind_is_withheld_and_said_later",
+                "exclusive_bind_whose_row_was_read_is_withheld_and_said_later",
+                "ordinary_binds_wait_for_nothing",
+                "exclusive_lease_that_ran_out_stays_run_out",
+            ],
+        ),
+        (
+            WithheldIsForgotten,
+            &[
+                "exclusive_bind_is_acknowledged_when_the_registry_is_ours_again",
+                "early_exclusive_bind_is_withheld_and_said_later",
+                "exclusive_bind_whose_row_was_read_is_withheld_and_said_later",
+            ],
+        ),
+        (
+            EnlistsWhenNotOurs,
+            &["first_heartbeat_comes_back_later", "nobody_new_is_taken_while_others_are_taken_over"],
+        ),
+        (JudgesWhenNotOurs, &["lease_timer_ends_nobody", "rows_are_asked_about_again", "kick_waits"]),
+        (
+            CutOffCountsAgainstWorkers,
+            &[
+                "lease_timer_ends_nobody",
+                "silence_while_cut_off_does_not_count",
+                "late_answers_do_not_hide_how_long_it_was_not_ours",
+            ],
+        ),
+        (TakenOverIsUnknown, &["unknown_holder_may_be_one_that_is_being_taken_over"]),
+        (JoiningIsNotRestored, &["worker_that_joins_here_while_it_is_taken_over_is_not_new"]),
     ]
 };
 
@@ -86,9 +133,11 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         ending::CASES,
         exclusive::CASES,
         grants::CASES,
+        owned::CASES,
         restart::CASES,
         stopping::CASES,
         succession::CASES,
+        take_over::CASES,
         verification::CASES,
     ];
     files.into_iter().flatten()

@@ -45,6 +45,10 @@ fn bugs_break_laws() {
         TakesBackSilentExclusive,
         KickHandsOverAtOnce,
         RepeatedBindIgnored,
+        ExclusiveHoldWhenNotOurs,
+        BindsWhenNotOurs,
+        JudgesWhenNotOurs,
+        TakenOverIsUnknown,
     ];
     for bug in bugs {
         assert!((0..SEEDS).any(|seed| !keeps_the_laws(seed, Some(bug))), "{bug:?} breaks no law");

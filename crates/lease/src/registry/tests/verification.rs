@@ -2,14 +2,13 @@
 
 use model::{HolderEnd, RegistryId};
 
-use super::desk::{Desk, HELD, OURS, known, lost, row, secs, stopped, terms};
+use super::desk::{Desk, HELD, OURS, known, lost, row, secs, stopped};
 use super::peer::{Peer, hold, key};
 use super::{Bug, cases};
 use crate::registry::{HoldStanding, Input, Output, Row, StartResult, Verdict};
 
 cases![
     row_of_another_registry_is_not_ours_to_judge,
-    row_of_a_registry_that_cannot_be_reached_waits_for_its_longest_lease,
     start_is_unsure_until_the_worker_has_seen_it,
     nobody_is_judged_before_the_store_was_read,
     unknown_worker_of_ours_has_nothing,
@@ -39,21 +38,6 @@ fn row_of_another_registry_is_not_ours_to_judge(bug: Bug) {
     );
 }
 
-fn row_of_a_registry_that_cannot_be_reached_waits_for_its_longest_lease(bug: Bug) {
-    let mut desk = Desk::open(bug);
-    let longest = terms().rate_error.longer(terms().lease_max);
-    for (silent, verdict) in
-        [(secs(0), Verdict::AskAgain), (longest, Verdict::AskAgain), (longest + secs(1), Verdict::TakeBack)]
-    {
-        let foreign = Row {
-            registry: Some(RegistryId(5)),
-            unreachable_for: Some(silent),
-            ..row(&Peer::new("theirs"), hold(1))
-        };
-        assert_eq!(desk.verify_row(&foreign), verdict, "after {silent:?}");
-    }
-}
-
 fn start_is_unsure_until_the_worker_has_seen_it(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     let of = |desk: &Desk, peer: &Peer, it: u64| desk.registry.start_result(&peer.key, hold(it));
@@ -79,19 +63,19 @@ fn nobody_is_judged_before_the_store_was_read(bug: Bug) {
 
 fn unknown_worker_of_ours_has_nothing(bug: Bug) {
     let mut desk = Desk::open(bug);
-    for pings in [false, true] {
-        let row = Row { pings, ..row(&Peer::new("nobody"), hold(1)) };
-        assert_eq!(desk.verify_row(&row), Verdict::TakeBack);
-    }
+    assert_eq!(desk.verify(&Peer::new("nobody"), hold(1)), Verdict::TakeBack);
 }
 
 fn holder_that_never_heartbeat_lives_by_its_pings(bug: Bug) {
     let mut desk = Desk::open(bug);
-    for (pings, verdict) in [(true, Verdict::Push), (false, Verdict::TakeBack)] {
-        let row = Row { registry: None, pings, ..row(&Peer::new("curl"), hold(1)) };
-        assert_eq!(desk.verify_row(&row), verdict);
-        let silent = Row { beats_itself: true, ..row };
-        assert_eq!(desk.verify_row(&silent), Verdict::TakeBack, "the job itself is silent");
+    // Whether the store keeps it in our registry or in none.
+    for registry in [None, Some(OURS)] {
+        for (pings, verdict) in [(true, Verdict::Push), (false, Verdict::TakeBack)] {
+            let row = Row { registry, pings, ..row(&Peer::new("curl"), hold(1)) };
+            assert_eq!(desk.verify_row(&row), verdict);
+            let silent = Row { beats_itself: true, ..row };
+            assert_eq!(desk.verify_row(&silent), Verdict::TakeBack, "the job itself is silent");
+        }
     }
     // Once it heartbeats, it is judged like any other.
     let mut peer = Peer::new("curl");
@@ -195,7 +179,6 @@ fn ended_worker_is_taken_back_from_once_that_is_durable(bug: Bug) {
         beats_itself: false,
         exclusive: false,
         pings: true,
-        unreachable_for: None,
     };
     assert_eq!(desk.verify_row(&row), Verdict::AskAgain, "it says that it is gone, whatever it pings");
 }

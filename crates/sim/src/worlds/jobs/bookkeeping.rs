@@ -1,38 +1,33 @@
 //! The moment a call is carried out by the store: what changed goes into the world's books, and the laws are asked.
 
 use model::{Hold, HolderEnd, Job, JobId, State, WorkerKey};
-use store::{Cancelled, EnlistAnswer, Expired, Finished, Reaped, Redriven, Renewed};
+use store::{Cancelled, EnlistAnswer, Expired, Finished, KnownWorker, Reaped, Redriven, Renewed};
 
 use super::books::shown;
 use super::call::{Call, Reply};
+use super::database::Asker;
 use super::event::Event;
 use super::laws::{
-    double_judge, exclusive_to_the_unfit, fence_went_back, reported_while_running, stale_write_accepted,
-    taken_from_a_live_holder,
+    double_judge, exclusive_to_the_unfit, fence_went_back, left_without_owner, reported_while_running,
+    stale_write_accepted, taken_from_a_live_holder,
 };
 use super::world::World;
-
-/// Who asked for a call.
-#[derive(Clone, Copy)]
-struct Asker {
-    server: usize,
-    life: u32,
-}
 
 impl World<'_> {
     /// A call is carried out, unless it is refused.
     pub(super) fn store_runs(&mut self, number: u64) {
         let now = self.outside.now;
         let arrived = self.outside.database.arrive(number);
-        let arrived = arrived.map(|it| (Asker { server: it.server, life: it.life }, it.call.clone()));
+        let arrived = arrived.map(|it| (it.asker, it.call.clone()));
         let reply = arrived.map(|(asker, call)| {
             let rows = self.rows_before(&call);
             let reply = self.outside.database.run(now, call.clone());
             self.book(asker, &call, &reply, &rows);
             reply
         });
-        let at = self.outside.database.answer(now, number, reply);
-        self.outside.queue.push(at, Event::StoreAnswers(number));
+        if let Some(at) = self.outside.database.answer(now, number, reply) {
+            self.outside.queue.push(at, Event::StoreAnswers(number));
+        }
     }
 
     /// The rows that a rescue or a push is about, before it.
@@ -55,10 +50,11 @@ impl World<'_> {
                 for job in claimed {
                     let verdict = fence_went_back::check(self.outside.books.job(job.hold.job), job.hold);
                     self.outside.judge(verdict);
-                    self.outside.books.claimed(job.hold, &claim.holder);
+                    let is_exclusive = self.outside.setup.exclusive.contains(&job.queue);
+                    self.outside.books.claimed(job.hold, &claim.holder, is_exclusive);
                     self.outside.stats.claims += 1;
                     self.outside.tell(|| format!("{} claims {}", claim.holder, shown(job.hold)));
-                    if self.outside.setup.exclusive.contains(&job.queue) {
+                    if is_exclusive {
                         self.check_fitness(job.hold, &claim.holder);
                         self.outside.note_handover(job.hold);
                     }
@@ -106,12 +102,25 @@ impl World<'_> {
                     }
                 }
             }
-            (Call::Retire { key, end }, Reply::Retire) => {
+            (Call::Retire { key, end, .. }, Reply::Retire(true)) => {
                 self.check_judge(asker, key);
                 self.outside.books.key_mut(key).end.get_or_insert(*end);
             }
             (Call::Enlist(worker), Reply::Enlist(EnlistAnswer::Known)) => {
-                self.outside.books.key_mut(&worker.key).registry = worker.registry;
+                let is_there = self.outside.books.registry(worker.registry).is_some();
+                let verdict = left_without_owner::check_enlisted(&worker.key, worker.registry, is_there);
+                self.outside.judge(verdict);
+                let book = self.outside.books.key_mut(&worker.key);
+                book.registry = Some(worker.registry);
+                // The store may have forgotten that it was over.
+                book.end = None;
+            }
+            (Call::Found(_), Reply::Found(registry)) => {
+                self.outside.books.founded(*registry, asker.server, asker.life, self.outside.now);
+            }
+            (Call::Beat(registry), Reply::Beat(Some(_))) => self.beaten(*registry),
+            (Call::TakeOver { from, by, .. }, Reply::TakeOver(Some(workers))) => {
+                self.taken_over(*from, *by, workers.len());
             }
             (Call::Succeed { former, key, holds }, Reply::Succeed(moved)) => {
                 for hold in holds.iter().zip(moved).filter(|(_, moved)| **moved).map(|(hold, _)| *hold) {
@@ -121,10 +130,19 @@ impl World<'_> {
                     self.outside.books.succeeded(hold.job, key);
                     self.outside.stats.succeeded += 1;
                 }
+                self.note_end(former);
             }
             (Call::Cancel(id), Reply::Cancel(Cancelled::Now)) => self.moved(*id, State::Cancelled),
             (Call::Redrive(id), Reply::Redrive(Redriven::Again(_))) => self.moved(*id, State::Available),
             _ => {}
+        }
+    }
+
+    /// Whether the store has this key as over, which a succession does to the former one.
+    fn note_end(&mut self, key: &WorkerKey) {
+        let known = self.outside.database.run(self.outside.now, Call::Worker(key.clone()));
+        if let Reply::Worker(Some(KnownWorker { ended: Some((end, _)), .. })) = known {
+            self.outside.books.key_mut(key).end.get_or_insert(end);
         }
     }
 
@@ -135,8 +153,11 @@ impl World<'_> {
         });
         self.check_judge(asker, &taken.holder);
         let server = &self.servers[asker.server];
-        // A statement of an earlier life was decided by a registry that is gone.
-        if server.process.is_up() && server.process.life() == asker.life {
+        // A statement of an earlier life, or of an earlier registry of this one, was decided by a machine that is gone.
+        if server.process.is_up()
+            && server.process.life() == asker.life
+            && server.registry_id() == asker.registry
+        {
             let is_in_use =
                 self.workers[self.outside.books.key(&taken.holder).worker].key() == Some(&taken.holder);
             let holder = taken_from_a_live_holder::Holder {
@@ -154,10 +175,8 @@ impl World<'_> {
     }
 
     fn check_judge(&mut self, asker: Asker, key: &WorkerKey) {
-        let book = self.outside.books.key(key);
-        // Once its owner has judged it, there is nothing left to judge.
-        let owner = book.registry.filter(|_| book.end.is_none());
-        self.outside.judge(double_judge::check(key, owner, self.servers[asker.server].registry));
+        let owner = self.outside.books.owner_of(key);
+        self.outside.judge(double_judge::check(key, owner, asker.registry));
     }
 
     fn check_fitness(&mut self, hold: Hold, holder: &WorkerKey) {
@@ -187,7 +206,7 @@ impl World<'_> {
         if let Some(since) = book.died_at.or(book.answered_at) {
             let took = self.outside.now.since(since).as_nanos() as u64;
             self.outside.stats.rescues.push(took);
-            if self.chaos.trouble_of_servers() < since {
+            if self.chaos.disturbance() < since {
                 self.outside.stats.rescues_undisturbed.push(took);
             }
             let was_at_once = book.end == Some(HolderEnd::Crashed);

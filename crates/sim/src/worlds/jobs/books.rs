@@ -12,6 +12,7 @@ use crate::time::Time;
 pub(super) struct Books {
     jobs: BTreeMap<JobId, JobBook>,
     keys: BTreeMap<WorkerKey, KeyBook>,
+    registries: BTreeMap<RegistryId, RegistryBook>,
     started: BTreeSet<Hold>,
     open: usize,
 }
@@ -27,6 +28,19 @@ pub(super) struct JobBook {
     pub(super) fence: Fence,
     /// While it is running.
     pub(super) holder: Option<WorkerKey>,
+    /// At most one copy of it may run.
+    pub(super) is_exclusive: bool,
+}
+
+/// One registry that the store has.
+#[derive(Debug)]
+pub(super) struct RegistryBook {
+    /// Whose it is, in which life.
+    pub(super) server: usize,
+    pub(super) life: u32,
+    pub(super) founded_at: Time,
+    /// When its server last lived and had it.
+    pub(super) tended_at: Time,
 }
 
 /// One worker key.
@@ -36,14 +50,16 @@ pub(super) struct KeyBook {
     pub(super) worker: usize,
     /// Which life of that process.
     pub(super) life: u32,
-    /// Who judges it, once it is enlisted.
+    /// Who judges it, by what the store has done, once it is enlisted.
     pub(super) registry: Option<RegistryId>,
     /// Its end, once that is durable.
     pub(super) end: Option<HolderEnd>,
     /// When its worker last heard that its heartbeat was taken.
     pub(super) answered_at: Option<Time>,
-    /// Until when its worker believes in its lease.
+    /// Until when its worker believes in its lease by an answer of its owner.
     pub(super) held_until: Option<Time>,
+    /// Until when its worker may run exclusive jobs.
+    pub(super) exclusive_until: Option<Time>,
     /// When its process died.
     pub(super) died_at: Option<Time>,
 }
@@ -51,7 +67,13 @@ pub(super) struct KeyBook {
 impl Books {
     /// Somebody is about to enqueue a job.
     pub(super) fn draft(&mut self, id: JobId) {
-        let book = JobBook { state: None, is_acknowledged: false, fence: Fence::NONE, holder: None };
+        let book = JobBook {
+            state: None,
+            is_acknowledged: false,
+            fence: Fence::NONE,
+            holder: None,
+            is_exclusive: false,
+        };
         self.jobs.insert(id, book);
     }
 
@@ -72,10 +94,11 @@ impl Books {
     }
 
     /// A claim succeeded.
-    pub(super) fn claimed(&mut self, hold: Hold, holder: &WorkerKey) {
+    pub(super) fn claimed(&mut self, hold: Hold, holder: &WorkerKey, is_exclusive: bool) {
         self.moved(hold.job, State::Running);
         let job = self.jobs.get_mut(&hold.job).expect("it was just found");
         job.fence = hold.fence;
+        job.is_exclusive = is_exclusive;
         job.holder = Some(holder.clone());
     }
 
@@ -95,6 +118,7 @@ impl Books {
             end: None,
             answered_at: None,
             held_until: None,
+            exclusive_until: None,
             died_at: None,
         };
         self.keys.insert(key.clone(), book);
@@ -103,6 +127,43 @@ impl Books {
     /// The key's own book, to be changed.
     pub(super) fn key_mut(&mut self, key: &WorkerKey) -> &mut KeyBook {
         self.keys.get_mut(key).expect("keys are drawn before they are used")
+    }
+
+    /// A server founded a registry.
+    pub(super) fn founded(&mut self, id: RegistryId, server: usize, life: u32, now: Time) {
+        self.registries.insert(id, RegistryBook { server, life, founded_at: now, tended_at: now });
+    }
+
+    /// A registry was taken over: the workers whose keys moved.
+    pub(super) fn taken_over(&mut self, from: RegistryId, by: RegistryId) -> Vec<usize> {
+        self.registries.remove(&from);
+        let moved = self.keys.values_mut().filter(|book| book.registry == Some(from));
+        let moved = moved.map(|book| {
+            book.registry = Some(by);
+            book.worker
+        });
+        moved.collect()
+    }
+
+    /// Who judges this key, unless it is over: then there is nothing left to judge.
+    pub(super) fn owner_of(&self, key: &WorkerKey) -> Option<RegistryId> {
+        let book = self.key(key);
+        book.registry.filter(|_| book.end.is_none())
+    }
+
+    /// Whether this registry may act for the key: it is there, or nowhere yet.
+    pub(super) fn is_owner(&self, registry: RegistryId, key: &WorkerKey) -> bool {
+        self.key(key).registry.is_none_or(|owner| owner == registry)
+    }
+
+    /// A registry, while the store has it.
+    pub(super) fn registry(&self, id: RegistryId) -> Option<&RegistryBook> {
+        self.registries.get(&id)
+    }
+
+    /// All registries that the store has.
+    pub(super) fn registries_mut(&mut self) -> impl Iterator<Item = (RegistryId, &mut RegistryBook)> {
+        self.registries.iter_mut().map(|(id, book)| (*id, book))
     }
 
     /// A handler starts under this claim; false if one was started under it before.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use model::{Hold, HolderEnd, JobId, RegistryId, Report, WorkerKey};
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, JobStore, KnownWorker, Progress, Promoted, Reaped, Redriven, Renewed, Retention, Selection,
-    StoreError,
+    Finished, JobStore, KnownWorker, Peer, Progress, Promoted, Reaped, Redriven, Renewed, Retention,
+    Selection, ServerInfo, StoreError,
 };
 
 /// What a server asks of the store.
@@ -18,20 +18,24 @@ pub(super) enum Call {
     Renew { key: WorkerKey, holds: Vec<Hold>, lease: Duration },
     Finish { key: WorkerKey, reports: Vec<Report> },
     Progress { key: WorkerKey, notes: Vec<Progress> },
-    Expired(usize),
+    Expired(RegistryId, usize),
     Reap(Vec<Expired>),
     Push(Vec<Expired>, Duration),
     Enlist(Enlist),
     Roster(RegistryId),
     Worker(WorkerKey),
-    Retire { key: WorkerKey, end: HolderEnd },
+    Retire { key: WorkerKey, end: HolderEnd, by: RegistryId },
     ReapHolder { key: WorkerKey, counted: bool },
     Succeed { former: WorkerKey, key: WorkerKey, holds: Vec<Hold> },
-    Extend(Duration),
+    Extend(RegistryId, Duration),
     Cancel(JobId),
     Redrive(JobId),
     Purge(usize),
-    Deadlines,
+    Deadlines(RegistryId),
+    Found(ServerInfo),
+    Beat(RegistryId),
+    TakeOver { from: RegistryId, beats: u64, by: RegistryId },
+    Resign(RegistryId),
 }
 
 /// What the store says to a call, by the call's name.
@@ -49,21 +53,20 @@ pub(super) enum Reply {
     Enlist(EnlistAnswer),
     Roster(Vec<Enlist>),
     Worker(Option<KnownWorker>),
-    Retire,
+    Retire(bool),
     Succeed(Vec<bool>),
     Extend,
     Cancel(Cancelled),
     Redrive(Redriven),
     Purge(u64),
     Deadlines(Deadlines),
+    Found(RegistryId),
+    Beat(Option<Vec<Peer>>),
+    TakeOver(Option<Vec<Enlist>>),
+    Resign,
 }
 
 impl Call {
-    /// A write about the workers of a registry, which only its owner may make.
-    pub(super) fn is_about_workers(&self) -> bool {
-        matches!(self, Call::Enlist(_) | Call::Retire { .. } | Call::ReapHolder { .. } | Call::Succeed { .. })
-    }
-
     /// Has the store do it.
     pub(super) async fn run(self, store: &dyn JobStore) -> Result<Reply, StoreError> {
         Ok(match self {
@@ -73,25 +76,22 @@ impl Call {
             Call::Renew { key, holds, lease } => Reply::Renew(store.renew(&key, holds, lease).await?),
             Call::Finish { key, reports } => Reply::Finish(store.finish(&key, reports).await?),
             Call::Progress { key, notes } => Reply::Progress(store.progress(&key, notes).await?),
-            Call::Expired(limit) => Reply::Expired(store.expired(limit).await?),
+            Call::Expired(registry, limit) => Reply::Expired(store.expired(registry, limit).await?),
             Call::Reap(seen) => Reply::Reap(store.reap(seen).await?),
             Call::Push(seen, by) => Reply::Push(store.push(seen, by).await?),
             Call::Enlist(worker) => {
                 let mut answers = store.enlist(vec![worker]).await?;
                 Reply::Enlist(answers.pop().expect("one answer for one worker"))
             }
-            Call::Roster(registry) => Reply::Roster(store.roster(Some(registry)).await?),
+            Call::Roster(registry) => Reply::Roster(store.roster(registry).await?),
             Call::Worker(key) => Reply::Worker(store.worker(&key).await?),
-            Call::Retire { key, end } => {
-                store.retire(&key, end).await?;
-                Reply::Retire
-            }
+            Call::Retire { key, end, by } => Reply::Retire(store.retire(&key, end, by).await?),
             Call::ReapHolder { key, counted } => Reply::Reap(store.reap_holder(&key, counted).await?),
             Call::Succeed { former, key, holds } => {
                 Reply::Succeed(store.succeed(&former, &key, holds).await?)
             }
-            Call::Extend(by) => {
-                store.extend_leases(by).await?;
+            Call::Extend(registry, by) => {
+                store.extend_leases(registry, by).await?;
                 Reply::Extend
             }
             Call::Cancel(id) => {
@@ -103,7 +103,14 @@ impl Call {
                 Reply::Redrive(answers.pop().expect("one answer for one job").1)
             }
             Call::Purge(limit) => Reply::Purge(store.purge(Retention::default(), limit).await?),
-            Call::Deadlines => Reply::Deadlines(store.deadlines().await?),
+            Call::Deadlines(registry) => Reply::Deadlines(store.deadlines(registry).await?),
+            Call::Found(server) => Reply::Found(store.found(server).await?),
+            Call::Beat(registry) => Reply::Beat(store.beat(registry).await?),
+            Call::TakeOver { from, beats, by } => Reply::TakeOver(store.take_over(from, beats, by).await?),
+            Call::Resign(registry) => {
+                store.resign(registry).await?;
+                Reply::Resign
+            }
         })
     }
 }

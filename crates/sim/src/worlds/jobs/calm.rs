@@ -5,10 +5,13 @@ use std::time::Duration;
 use model::State;
 use schedule::upkeep;
 
+use super::database::LATE_MAX;
 use super::event::Event;
 use super::laws::job_lost;
 use super::nature::Nature;
-use super::setup::{DOWN_MAX, KILL_WAIT_MAX, LEASE_MAX, PAUSE_MAX, RETRY_MAX, RUN_MAX, TROUBLE_MAX};
+use super::setup::{
+    DOWN_MAX, KILL_WAIT_MAX, LEASE_MAX, OWNED_FOR, PAUSE_MAX, RETRY_MAX, RUN_MAX, TROUBLE_MAX,
+};
 use super::world::World;
 use crate::faults::Phase;
 use crate::net::LEARN_MAX;
@@ -68,8 +71,9 @@ impl World<'_> {
     fn bound(&self) -> Duration {
         let setup = &self.outside.setup;
         let books = &self.outside.books;
-        // The last faults end, and the last of those cut off learns it.
-        let recovery = PAUSE_MAX.max(DOWN_MAX).max(TROUBLE_MAX) + LEARN_MAX;
+        // The last faults end, and the last of those cut off learns it. The workers of a server that does not come back are
+        // taken over, which the store may be late to do.
+        let recovery = PAUSE_MAX.max(DOWN_MAX).max(TROUBLE_MAX) + LEARN_MAX + LATE_MAX * 2 + OWNED_FOR * 2;
         // A worker that will not come back is noticed: at the latest a lease after its server came back.
         let silence = setup.rate_error().longer(LEASE_MAX) * 2;
         // What nobody holds comes back when its row lease is over, which a stall of a server may have made longer; and

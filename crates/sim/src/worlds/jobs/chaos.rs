@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
+use super::database::LATE_MAX;
 use super::event::{Event, Heal};
 use super::outside::{Death, Outside};
-use super::setup::{DOWN_MAX, PAUSE_MAX, SERVERS, Setup, TROUBLE_MAX, server_node, worker_at, worker_node};
+use super::setup::{
+    DOWN_MAX, OWNED_FOR, PAUSE_MAX, SERVERS, Setup, TROUBLE_MAX, server_node, worker_at, worker_node,
+};
 use super::world::World;
 use crate::faults::{Fault, Phase, until_next};
 use crate::net::{Delays, Node};
@@ -22,7 +25,7 @@ const SPIKE_MAX: Duration = Duration::from_secs(3);
 
 /// The source of trouble.
 pub(super) struct Chaos {
-    rng: Rng,
+    pub(super) rng: Rng,
     /// By node: until when something was wrong with its process or its links.
     trouble_until: Vec<Time>,
     /// By worker: until when something was wrong with its machine other than that the worker's process was dead.
@@ -30,6 +33,10 @@ pub(super) struct Chaos {
     /// By worker: until when its process has hardly any CPU.
     slow_until: Vec<Time>,
     store_trouble_until: Time,
+    /// By server: until when it is down.
+    pub(super) down_until: Vec<Time>,
+    /// By server: when it last could not reach the store, from and until.
+    cuts: Vec<(Time, Time)>,
     /// The furthest ahead the wall clock ever was.
     wall_max_ms: i64,
 }
@@ -42,23 +49,49 @@ impl Chaos {
             machine_trouble_until: vec![Time::ZERO; setup.workers.len()],
             slow_until: vec![Time::ZERO; setup.workers.len()],
             store_trouble_until: Time::ZERO,
+            down_until: vec![Time::ZERO; SERVERS],
+            cuts: vec![(Time::ZERO, Time::ZERO); SERVERS],
             wall_max_ms: 0,
         }
     }
 
-    /// Until when something was wrong that a worker could suffer from: with itself, a server or the store.
-    pub(super) fn trouble_of(&self, worker: usize) -> Time {
-        self.trouble_of_servers().max(self.trouble_until[usize::from(worker_node(worker).0)])
+    /// Until when something was wrong that a worker with this lease could suffer from: with itself, a server or the store.
+    /// That a server did not reach the store for less than a lease is not among it, nor that one is down which is not the
+    /// worker's own.
+    pub(super) fn trouble_of(&self, worker: usize, lease: Duration) -> Time {
+        let long = self.cuts.iter().filter(|(from, until)| until.since(*from) >= lease);
+        let servers = self.trouble_until[..SERVERS].iter().chain(long.map(|(_, until)| until));
+        let own = self.trouble_until[usize::from(worker_node(worker).0)];
+        servers.copied().fold(self.store_trouble_until.max(own), Time::max)
+    }
+
+    /// Until when something was wrong with a live server or the store, or between the two.
+    pub(super) fn trouble_of_servers(&self) -> Time {
+        let processes = self.trouble_until[..SERVERS].iter().copied();
+        processes.chain(self.cuts.iter().map(|(_, until)| *until)).fold(self.store_trouble_until, Time::max)
     }
 
     /// Until when something was wrong with a server or the store.
-    pub(super) fn trouble_of_servers(&self) -> Time {
-        self.trouble_until[..SERVERS].iter().copied().fold(self.store_trouble_until, Time::max)
+    pub(super) fn disturbance(&self) -> Time {
+        self.down_until.iter().copied().fold(self.trouble_of_servers(), Time::max)
     }
 
     /// Until when something was wrong that could delay what follows the crash of this worker.
     pub(super) fn trouble_of_machine(&self, worker: usize) -> Time {
-        self.trouble_of_servers().max(self.machine_trouble_until[worker])
+        self.disturbance().max(self.machine_trouble_until[worker])
+    }
+
+    /// The server of this worker was gone until now.
+    pub(super) fn was_alone(&mut self, worker: Node, until: Time) {
+        self.trouble(worker, until);
+        self.machine_trouble(worker, until);
+    }
+
+    /// A server cannot reach the store. Cuts between which it had no time to make up for them are one.
+    pub(super) fn cut(&mut self, server: usize, now: Time, until: Time) {
+        let (from, before) = self.cuts[server];
+        let goes_on = before + OWNED_FOR >= now;
+        self.cuts[server] = (if goes_on { from } else { now }, until.max(before));
     }
 
     /// Puts the wall clock, if it was ever stepped, to the furthest it was.
@@ -79,6 +112,15 @@ impl Chaos {
         self.slow_until[worker] >= now
     }
 
+    /// A server goes down. What that means for its workers depends on when another one takes them over; if there is none,
+    /// everybody waits for the first that comes back.
+    pub(super) fn goes_down(&mut self, node: Node, until: Time) {
+        let known = &mut self.down_until[usize::from(node.0)];
+        *known = until.max(*known);
+        let first_back = self.down_until.iter().copied().min();
+        self.trouble(node, first_back.unwrap_or(until));
+    }
+
     fn machine_trouble(&mut self, node: Node, until: Time) {
         if let Some(worker) = worker_at(node) {
             let known = &mut self.machine_trouble_until[worker];
@@ -91,7 +133,7 @@ impl Chaos {
         if self.rng.chance(0.35) { self.server() } else { self.worker(setup) }
     }
 
-    fn server(&mut self) -> Node {
+    pub(super) fn server(&mut self) -> Node {
         server_node(self.rng.below(SERVERS as u64) as usize)
     }
 
@@ -104,7 +146,7 @@ impl Chaos {
         self.rng.between(10, 100) as f64 / 100.0
     }
 
-    fn lasting(&mut self, min_ms: u64, max: Duration) -> Duration {
+    pub(super) fn lasting(&mut self, min_ms: u64, max: Duration) -> Duration {
         self.rng.span_of_any_size(Duration::from_millis(min_ms), max)
     }
 }
@@ -137,6 +179,15 @@ impl World<'_> {
                     let down = self.chaos.lasting(5, Duration::from_secs(3));
                     self.kill(node, down, false);
                 }
+            }
+            Fault::ServerLost => self.lose_server(),
+            Fault::InTurn => {
+                let (first, times) = (self.chaos.server(), self.chaos.rng.between(2, 6) as u32);
+                self.fail_in_turn(usize::from(first.0), times);
+            }
+            Fault::GracefulStop => {
+                let node = self.chaos.server();
+                self.stop_server(node);
             }
             Fault::Stutter => {
                 // Mostly a server: there it is that others are judged.
@@ -214,7 +265,15 @@ impl World<'_> {
                 let (until, often) =
                     (self.store_trouble("loses answers", STORE_TROUBLE_MAX), self.chaos.often());
                 self.outside.database.lose_answers(until, often);
+                self.goes_on_in_the_dark(until);
             }
+            Fault::StoreLate => {
+                let until = self.store_trouble("is late", STORE_TROUBLE_MAX);
+                let often = self.chaos.often();
+                self.outside.database.be_late(until, often);
+                self.goes_on_in_the_dark(until);
+            }
+            Fault::StoreCut => self.cut_from_the_store(),
             Fault::WallStep => {
                 let by_ms = self.chaos.rng.below(2 * DAY_MS as u64 + 1) as i64 - DAY_MS;
                 self.chaos.wall_max_ms = self.chaos.wall_max_ms.max(by_ms);
@@ -239,11 +298,12 @@ impl World<'_> {
             Heal::Stutter(node, times) => self.stutter(node, times),
             Heal::Delays(node) => self.set_delays(node, Delays::CALM),
             Heal::Cost(node) => self.set_cost(node, Duration::ZERO),
+            Heal::InTurn(server, times) => self.fail_in_turn(server, times),
         }
         self.outside.schedule_net();
     }
 
-    fn kill(&mut self, node: Node, down: Duration, is_dark: bool) {
+    pub(super) fn kill(&mut self, node: Node, down: Duration, is_dark: bool) {
         let now = self.outside.now;
         let Some(index) = worker_at(node) else {
             let server = &mut self.servers[usize::from(node.0)];
@@ -256,7 +316,7 @@ impl World<'_> {
                 }
                 self.outside.schedule_net();
                 self.outside.queue.push(now + down, Event::Start(node));
-                self.chaos.trouble(node, now + down);
+                self.chaos.goes_down(node, now + down);
             }
             return;
         };
@@ -298,7 +358,7 @@ impl World<'_> {
         }
     }
 
-    fn pause(&mut self, node: Node, lasts: Duration) {
+    pub(super) fn pause(&mut self, node: Node, lasts: Duration) {
         let now = self.outside.now;
         self.chaos.trouble(node, now + lasts);
         match worker_at(node) {
@@ -396,6 +456,11 @@ impl World<'_> {
             self.outside.net.set_delays(node, other, delays);
             self.outside.net.set_delays(other, node, delays);
         }
+    }
+
+    /// What was asked until then is done or answered later, by up to twice as much as the store can be late once.
+    fn goes_on_in_the_dark(&mut self, until: Time) {
+        self.chaos.store_trouble_until = self.chaos.store_trouble_until.max(until + LATE_MAX * 2);
     }
 
     fn store_trouble(&mut self, what: &str, max: Duration) -> Time {

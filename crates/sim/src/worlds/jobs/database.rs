@@ -1,16 +1,15 @@
 //! The store as servers see it: calls take time, fail before or after they were done, or wait out a stall.
 //!
-//! Behind it is the real memory store, which does each call in one go at one moment. A call that is under way when its
-//! server dies is still carried out: the statement had left. Except for a registry's writes about its workers: a new life
-//! takes the registry over before it reads who is in it, and what an earlier one still has under way is refused from then
-//! on. Otherwise a retirement could come after the roster was read, and kill a worker that was just told that it lives.
+//! Behind it is the real memory store, shared by all servers, which does each call in one go at one moment. A call that is
+//! under way when its server dies is still carried out: the statement had left. It is up to the store to refuse what a
+//! registry that is gone has under way.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use model::{Clock as _, Instant, Job, JobId, LeaseTime, QueuePatch, WallTime};
+use model::{Clock as _, Instant, Job, JobId, LeaseTime, QueuePatch, RegistryId, WallTime};
 use store::{JobStore as _, MemoryStore};
 
 use super::call::{Call, Reply};
@@ -25,6 +24,10 @@ use crate::time::Time;
 const QUICK_MAX: Duration = Duration::from_millis(3);
 /// The longest a call or its answer takes on a bad one; both together less than what a server makes up for.
 const SLOW_MAX: Duration = Duration::from_millis(450);
+/// The longest a call or its answer takes on the worst of days: longer than a registry stays its owner's without a beat.
+pub(super) const LATE_MAX: Duration = Duration::from_secs(8);
+/// The longest that a server waits for a store that it cannot reach.
+const TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A call failed; whether it was done, nobody knows.
 #[derive(Clone, Copy, Debug)]
@@ -33,13 +36,21 @@ pub(super) struct Unavailable;
 /// A call on its way.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// Which server asked, in which life.
-    pub(super) server: usize,
-    pub(super) life: u32,
+    pub(super) asker: Asker,
     pub(super) call: Call,
-    /// What the server does with the answer.
-    pub(super) then: Then,
+    /// What the server does with the answer, if it has not had one.
+    then: Option<Then>,
     fate: Fate,
+}
+
+/// Who asks the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) server: usize,
+    /// In which life.
+    pub(super) life: u32,
+    /// The registry that it had then.
+    pub(super) registry: Option<RegistryId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,13 +58,22 @@ enum Fate {
     Done,
     Refused,
     AnswerLost,
+    /// It is done after its asker was told that it failed.
+    DoneTooLate,
+}
+
+/// When a call is carried out, and when its answer arrives if that is before.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
+    pub(super) number: u64,
+    pub(super) runs_at: Time,
+    pub(super) answered_at: Option<Time>,
 }
 
 /// An answer on its way.
 #[derive(Debug)]
 pub(super) struct Answered {
-    pub(super) server: usize,
-    pub(super) life: u32,
+    pub(super) asker: Asker,
     pub(super) then: Then,
     pub(super) reply: Result<Reply, Unavailable>,
 }
@@ -66,14 +86,23 @@ pub(super) struct Database {
     began: (WallTime, Instant),
     rng: Rng,
     next: u64,
-    /// By server: the life that owns its registry.
-    owners: Vec<u32>,
     pending: BTreeMap<u64, Pending>,
     answered: BTreeMap<u64, Answered>,
     stalled_until: Time,
     slow: Window,
     errors: Window,
     lost_answers: Window,
+    late: Window,
+    /// By server: until when it cannot reach the store, and whether it is told so at once.
+    cuts: Vec<Cut>,
+}
+
+/// A server's way to the store is cut.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cut {
+    until: Time,
+    /// Nobody says so: calls time out.
+    is_silent: bool,
 }
 
 /// A time during which something happens this often, of one.
@@ -96,8 +125,8 @@ impl Database {
     fn with(seed: u64, monotonic: DriftingClock, mutation: Option<Mutation>) -> Self {
         let clock = Arc::new(SetClock::new(monotonic));
         let store = match mutation.and_then(Mutation::of_store) {
-            Some(mutation) => MemoryStore::broken(clock.clone(), mutation),
-            None => MemoryStore::new(clock.clone()),
+            Some(mutation) => MemoryStore::shared_broken(clock.clone(), mutation),
+            None => MemoryStore::shared(clock.clone()),
         };
         Database {
             store,
@@ -105,58 +134,60 @@ impl Database {
             clock,
             rng: Rng::stream(seed, 0, "store"),
             next: 0,
-            owners: vec![0; SERVERS],
             pending: BTreeMap::new(),
             answered: BTreeMap::new(),
             stalled_until: Time::ZERO,
             slow: Window::default(),
             errors: Window::default(),
             lost_answers: Window::default(),
+            late: Window::default(),
+            cuts: vec![Cut::default(); SERVERS],
         }
     }
 
-    /// Sends a call on its way: its number, and when it is carried out.
-    pub(super) fn call(
-        &mut self,
-        now: Time,
-        server: usize,
-        life: u32,
-        call: Call,
-        then: Then,
-    ) -> (u64, Time) {
+    /// Sends a call on its way.
+    pub(super) fn call(&mut self, now: Time, asker: Asker, call: Call, then: Then) -> Sent {
+        self.next += 1;
+        let number = self.next;
+        let cut = self.cuts[asker.server];
+        if now < cut.until {
+            self.pending.insert(number, Pending { asker, call, then: Some(then), fate: Fate::Refused });
+            let waits = if cut.is_silent { TIMEOUT } else { Duration::ZERO };
+            let runs_at = (now + waits).min(cut.until) + self.transit(now);
+            return Sent { number, runs_at, answered_at: None };
+        }
         let fate = if self.errors.strikes(now, &mut self.rng) {
             Fate::Refused
         } else if self.lost_answers.strikes(now, &mut self.rng) {
-            Fate::AnswerLost
+            if self.rng.chance(0.5) { Fate::AnswerLost } else { Fate::DoneTooLate }
         } else {
             Fate::Done
         };
-        self.next += 1;
-        self.pending.insert(self.next, Pending { server, life, call, then, fate });
         let at = now + self.transit(now);
         // What waited out a stall is done in any order.
-        (self.next, if at < self.stalled_until { self.stalled_until + self.transit(now) } else { at })
-    }
-
-    /// A server starts and takes its registry over.
-    pub(super) fn take_over(&mut self, server: usize, life: u32) {
-        self.owners[server] = life;
+        let at = if at < self.stalled_until { self.stalled_until + self.transit(now) } else { at };
+        if fate == Fate::DoneTooLate {
+            self.answered.insert(number, Answered { asker, then, reply: Err(Unavailable) });
+            self.pending.insert(number, Pending { asker, call, then: None, fate });
+            let runs_at = at + self.rng.span_of_any_size(Duration::from_millis(1), LATE_MAX);
+            return Sent { number, runs_at, answered_at: Some(at) };
+        }
+        self.pending.insert(number, Pending { asker, call, then: Some(then), fate });
+        Sent { number, runs_at: at, answered_at: None }
     }
 
     /// The time of a call has come. `None` if it is refused without being looked at.
     pub(super) fn arrive(&self, number: u64) -> Option<&Pending> {
-        let pending = self.pending.get(&number).filter(|pending| pending.fate != Fate::Refused)?;
-        let is_owner = pending.life == self.owners[pending.server];
-        (is_owner || !pending.call.is_about_workers()).then_some(pending)
+        self.pending.get(&number).filter(|pending| pending.fate != Fate::Refused)
     }
 
-    /// Sends the answer to a call on its way; when it arrives. No reply means that it was refused.
-    pub(super) fn answer(&mut self, now: Time, number: u64, reply: Option<Reply>) -> Time {
-        let Pending { server, life, then, fate, .. } =
-            self.pending.remove(&number).expect("a call runs once");
-        let reply = reply.filter(|_| fate == Fate::Done).ok_or(Unavailable);
-        self.answered.insert(number, Answered { server, life, then, reply });
-        now + self.transit(now)
+    /// Sends the answer to a call on its way; when it arrives, unless it did before. No reply means that it was refused.
+    pub(super) fn answer(&mut self, now: Time, number: u64, reply: Option<Reply>) -> Option<Time> {
+        let Pending { asker, then, fate, .. } = self.pending.remove(&number).expect("a call runs once");
+        let is_heard = fate == Fate::Done && now >= self.cuts[asker.server].until;
+        let reply = reply.filter(|_| is_heard).ok_or(Unavailable);
+        self.answered.insert(number, Answered { asker, then: then?, reply });
+        Some(now + self.transit(now))
     }
 
     /// The answer with this number arrives.
@@ -208,16 +239,34 @@ impl Database {
         self.lost_answers = Window { until, often };
     }
 
+    /// Until then some calls and answers take very long, this often, of one.
+    pub(super) fn be_late(&mut self, until: Time, often: f64) {
+        self.late = Window { until, often };
+    }
+
+    /// Until then this server cannot reach the store; calls time out if nobody tells it.
+    pub(super) fn cut(&mut self, server: usize, until: Time, is_silent: bool) {
+        self.cuts[server] = Cut { until: until.max(self.cuts[server].until), is_silent };
+    }
+
     /// From now on nothing is wrong.
     pub(super) fn heal(&mut self, now: Time) {
         self.stalled_until = self.stalled_until.min(now);
         self.slow = Window::default();
         self.errors = Window::default();
         self.lost_answers = Window::default();
+        self.late = Window::default();
+        self.cuts.fill(Cut::default());
     }
 
     fn transit(&mut self, now: Time) -> Duration {
-        let max = if self.slow.strikes(now, &mut self.rng) { SLOW_MAX } else { QUICK_MAX };
+        let max = if self.late.strikes(now, &mut self.rng) {
+            LATE_MAX
+        } else if self.slow.strikes(now, &mut self.rng) {
+            SLOW_MAX
+        } else {
+            QUICK_MAX
+        };
         self.rng.span_of_any_size(Duration::from_micros(100), max)
     }
 }
@@ -235,7 +284,7 @@ fn ready<T>(future: impl Future<Output = T>) -> T {
 
 #[cfg(test)]
 mod tests {
-    use model::{HolderEnd, Kind, NewJob, QueueName, WorkerKey};
+    use model::{Kind, NewJob, QueueName, WorkerKey};
     use store::{Claim, EnqueueBatch};
 
     use super::super::books::job_id;
@@ -251,25 +300,46 @@ mod tests {
         Call::Enqueue(EnqueueBatch { request_id: None, jobs })
     }
 
+    fn asker(server: usize) -> Asker {
+        Asker { server, life: 1, registry: None }
+    }
+
     /// Carries a call out as the world does; whether it was answered.
-    fn carry_out(database: &mut Database, now: Time, life: u32, call: Call) -> bool {
-        let (number, at) = database.call(now, 0, life, call, Then::Cancelled);
-        let reply = database.arrive(number).map(|it| it.call.clone()).map(|call| database.run(at, call));
-        database.answer(at, number, reply);
-        database.take_answer(number).reply.is_ok()
+    fn carry_out(database: &mut Database, now: Time, server: usize, call: Call) -> bool {
+        let sent = database.call(now, asker(server), call, Then::Cancelled);
+        let Sent { number, runs_at, answered_at } = sent;
+        let is_answered = |database: &mut Database| database.take_answer(number).reply.is_ok();
+        let early = answered_at.map(|_| is_answered(database));
+        let call = database.arrive(number).map(|it| it.call.clone());
+        let reply = call.map(|call| database.run(runs_at, call));
+        let late = database.answer(runs_at, number, reply).map(|_| is_answered(database));
+        early.xor(late).expect("a call is answered once")
     }
 
     #[test]
     fn a_refused_call_is_not_done_and_a_lost_answer_is() {
-        let (now, later) = (Time::from_millis(1), Time::from_millis(1_000));
+        let (now, later) = (Time::from_millis(1), Time::from_millis(100_000));
         let is_there = |database: &Database| database.look_at(later, job_id(1)).is_some();
         let mut refusing = database();
         refusing.refuse(later, 1.0);
         assert!(!carry_out(&mut refusing, now, 0, enqueue()) && !is_there(&refusing));
         assert!(carry_out(&mut refusing, later, 0, enqueue()) && is_there(&refusing), "the trouble is over");
-        let mut losing = database();
-        losing.lose_answers(later, 1.0);
-        assert!(!carry_out(&mut losing, now, 0, enqueue()) && is_there(&losing));
+        for _ in 0..20 {
+            let mut losing = database();
+            losing.lose_answers(later, 1.0);
+            assert!(!carry_out(&mut losing, now, 0, enqueue()) && is_there(&losing));
+        }
+    }
+
+    #[test]
+    fn some_of_what_failed_is_done_after_all() {
+        let mut database = database();
+        let until = Time::from_millis(100_000);
+        database.lose_answers(until, 1.0);
+        let sent: Vec<Sent> =
+            (0..40).map(|_| database.call(Time::ZERO, asker(0), enqueue(), Then::Cancelled)).collect();
+        let too_late = sent.iter().filter(|it| it.answered_at.is_some_and(|at| at < it.runs_at)).count();
+        assert!((10..30).contains(&too_late), "{too_late} of 40");
     }
 
     #[test]
@@ -277,22 +347,28 @@ mod tests {
         let mut database = database();
         let until = Time::from_millis(5_000);
         database.stall(until);
-        let (_, at) = database.call(Time::ZERO, 0, 0, Call::Deadlines, Then::Started);
+        let at = database.call(Time::ZERO, asker(0), enqueue(), Then::Cancelled).runs_at;
         assert!(at > until && at < until + QUICK_MAX * 2);
         database.heal(Time::from_millis(1));
-        let (_, at) = database.call(Time::from_millis(1), 0, 0, Call::Deadlines, Then::Started);
+        let at = database.call(Time::from_millis(1), asker(0), enqueue(), Then::Cancelled).runs_at;
         assert!(at < until);
     }
 
     #[test]
-    fn an_earlier_life_writes_nothing_about_workers() {
+    fn who_is_cut_off_gets_nothing_done_and_others_do() {
         let mut database = database();
-        let key = WorkerKey::new("w").expect("valid");
-        let retire = || Call::Retire { key: key.clone(), end: HolderEnd::Expired };
-        database.take_over(0, 2);
-        assert!(!carry_out(&mut database, Time::ZERO, 1, retire()));
-        assert!(carry_out(&mut database, Time::ZERO, 2, retire()));
-        assert!(carry_out(&mut database, Time::ZERO, 1, enqueue()), "other statements had left");
+        let until = Time::from_millis(10_000);
+        // What had left before is done, and not answered.
+        let Sent { number, runs_at, .. } = database.call(Time::ZERO, asker(0), enqueue(), Then::Cancelled);
+        database.cut(0, until, true);
+        let call = database.arrive(number).expect("it had left").call.clone();
+        let reply = database.run(runs_at, call);
+        assert!(database.answer(runs_at, number, Some(reply)).is_some());
+        assert!(database.take_answer(number).reply.is_err());
+        let Sent { number, runs_at, .. } = database.call(runs_at, asker(0), enqueue(), Then::Cancelled);
+        assert!(database.arrive(number).is_none() && runs_at > Time::ZERO + TIMEOUT && runs_at < until);
+        assert!(carry_out(&mut database, Time::from_millis(1), 1, enqueue()));
+        assert!(carry_out(&mut database, until, 0, enqueue()), "the way is free again");
     }
 
     #[test]

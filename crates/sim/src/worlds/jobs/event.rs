@@ -63,6 +63,8 @@ pub(super) enum Heal {
     Delays(Node),
     /// This process was slow.
     Cost(Node),
+    /// Servers fail one after the other: this one is next, and so many after it.
+    InTurn(usize, u32),
 }
 
 /// What goes over connections.
@@ -87,8 +89,8 @@ pub(super) enum Message {
 pub(super) enum LeaveAnswer {
     /// It took note.
     Taken,
-    /// The worker belongs to this server.
-    NotOwner(usize),
+    /// The worker belongs to another server: to this one, if it is known.
+    NotOwner(Option<usize>),
 }
 
 /// The parts of one frame of a server.
@@ -100,6 +102,8 @@ pub(super) struct Told {
     pub(super) stops: Vec<Stop>,
     pub(super) bound: Vec<Hold>,
     pub(super) left: bool,
+    /// The world's own note: whoever answers the heartbeat was its worker's owner, by the store, when it read it.
+    pub(super) by_owner: bool,
 }
 
 /// An answer in a word, for the trace.

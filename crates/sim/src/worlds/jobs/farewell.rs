@@ -78,7 +78,8 @@ impl Farewells {
         let call = self.end_call(outside, connection)?;
         match answer {
             LeaveAnswer::Taken => Some((call.key, true)),
-            LeaveAnswer::NotOwner(server) => self.ask(outside, now, Call { server: *server, ..call }),
+            LeaveAnswer::NotOwner(Some(server)) => self.ask(outside, now, Call { server: *server, ..call }),
+            LeaveAnswer::NotOwner(None) => self.ask_next(outside, now, call),
         }
     }
 

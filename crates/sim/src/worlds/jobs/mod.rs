@@ -1,13 +1,13 @@
-//! The world of jobs and leases: two servers with a registry each over one store, and a handful of workers.
+//! The world of jobs and leases: three servers with a registry each over one store, and a handful of workers.
 //!
-//! Real are the dispatcher, upkeep and registry of each server, the ledger of each worker, the guardian beside it, and the
-//! store. Models are the network, the clocks, the processes, what the store's answers take, the handlers, the families of
+//! Real are the dispatcher, upkeep, registry and its ownership of each server, the ledger of each worker, the guardian beside
+//! it, and the store. Models are the network, the clocks, the processes, what the store's answers take, the handlers, the families of
 //! processes that some of them are, and whoever enqueues. Leases are short, so that twenty minutes hold many of them.
 //!
 //! ```text
 //!   clients ──► server A ─┐         ┌─ worker ─ worker ─ …     each belongs to the registry that enlisted it,
-//!                         ├─ store  │    │        │            and knows both addresses
-//!   clients ──► server B ─┘         │  guardian  …
+//!   clients ──► server B ─┼─ store  │    │        │            or that took that one over when its server
+//!   clients ──► server C ─┘         │  guardian  …             was gone, and knows all addresses
 //!                                   └────┴─ families of processes
 //! ```
 //!
@@ -23,6 +23,7 @@ mod chaos;
 mod database;
 mod deaths;
 mod event;
+mod failing_servers;
 mod families;
 mod farewell;
 mod guardian;
@@ -35,6 +36,7 @@ mod runs;
 mod server;
 mod setup;
 mod stats;
+mod succession;
 mod vigil;
 mod worker;
 mod workload;

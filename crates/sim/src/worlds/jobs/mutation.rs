@@ -1,6 +1,6 @@
 //! Deliberate bugs, each of which some seed must expose: a law that no bug can break is not a law.
 
-use lease::{guardian, ledger, registry};
+use lease::{guardian, ledger, ownership, registry};
 
 /// A deliberate bug in one of the machines, or in the way a process runs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,9 +11,9 @@ pub enum Mutation {
     RenewOnMismatch,
     /// The store takes back jobs without comparing fence and lease.
     ReapWithoutFence,
-    /// The registry ends restored workers at once.
+    /// The registry ends workers that were taken over at once.
     RestartGraceSkipped,
-    /// The registry judges workers of another one.
+    /// The store shows a registry the rows of others, and it judges their workers.
     NonOwnerJudges,
     /// The registry counts what a restored worker has not told yet as not held.
     UnsyncedIsNotBound,
@@ -57,6 +57,36 @@ pub enum Mutation {
     DeadlineIgnored,
     /// A server counts every worker as one that can stop a job for certain.
     EveryoneIsFit,
+    /// The registry extends exclusive holds when it may be another server's already.
+    ExclusiveHoldWhenNotOurs,
+    /// The registry acknowledges exclusive binds then.
+    BindsWhenNotOurs,
+    /// The registry judges workers then.
+    JudgesWhenNotOurs,
+    /// The registry counts what is held by workers that are being taken over as held by nobody.
+    TakenOverIsUnknown,
+    /// The ledger extends exclusive holds by any answer.
+    ExclusiveHoldAssumed,
+    /// The ledger ends the key with the hold of its exclusive jobs.
+    LapsesWithExclusiveHold,
+    /// The guardian lets exclusive families live as long as the key.
+    LeaseKeepsFamilies,
+    /// A server counts its ownership from the arrival of the answer to a beat, not from its sending.
+    BeatCountsFromAnswer,
+    /// A server counts a beat that may not have been committed.
+    FailedBeatCounts,
+    /// A server takes over the workers of others as soon as it sees them.
+    TakesOverWithoutWaiting,
+    /// The store lets a server take over another that has beaten since it was seen.
+    TakeOverWithoutBeatsCheck,
+    /// The store lets a registry end the worker of another.
+    RetireWithoutRegistryCheck,
+    /// The store lets a registry that is gone have new workers.
+    EnlistByGoneRegistry,
+    /// A server calls a worker unknown without asking the store whose it is.
+    StrangersAreDead,
+    /// A server takes a take-over whose outcome it does not know for refused.
+    FailedTakeOverForgotten,
 }
 
 /// What a bug is in.
@@ -64,6 +94,7 @@ enum Place {
     Registry(registry::Mutation),
     Ledger(ledger::Mutation),
     Guardian(guardian::Mutation),
+    Ownership(ownership::Mutation),
     Store(store::Mutation),
     /// The way a server process runs its machines.
     Server,
@@ -71,7 +102,7 @@ enum Place {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 26] = {
+    pub const ALL: [Mutation; 41] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -100,6 +131,21 @@ impl Mutation {
             EndedBeforeEmpty,
             DeadlineIgnored,
             EveryoneIsFit,
+            ExclusiveHoldWhenNotOurs,
+            BindsWhenNotOurs,
+            JudgesWhenNotOurs,
+            TakenOverIsUnknown,
+            ExclusiveHoldAssumed,
+            LapsesWithExclusiveHold,
+            LeaseKeepsFamilies,
+            BeatCountsFromAnswer,
+            FailedBeatCounts,
+            TakesOverWithoutWaiting,
+            TakeOverWithoutBeatsCheck,
+            RetireWithoutRegistryCheck,
+            EnlistByGoneRegistry,
+            StrangersAreDead,
+            FailedTakeOverForgotten,
         ]
     };
 
@@ -132,6 +178,21 @@ impl Mutation {
             Mutation::EndedBeforeEmpty => "ended_before_empty",
             Mutation::DeadlineIgnored => "deadline_ignored",
             Mutation::EveryoneIsFit => "everyone_is_fit",
+            Mutation::ExclusiveHoldWhenNotOurs => "exclusive_hold_when_not_ours",
+            Mutation::BindsWhenNotOurs => "binds_when_not_ours",
+            Mutation::JudgesWhenNotOurs => "judges_when_not_ours",
+            Mutation::TakenOverIsUnknown => "taken_over_is_unknown",
+            Mutation::ExclusiveHoldAssumed => "exclusive_hold_assumed",
+            Mutation::LapsesWithExclusiveHold => "lapses_with_exclusive_hold",
+            Mutation::LeaseKeepsFamilies => "lease_keeps_families",
+            Mutation::BeatCountsFromAnswer => "beat_counts_from_answer",
+            Mutation::FailedBeatCounts => "failed_beat_counts",
+            Mutation::TakesOverWithoutWaiting => "takes_over_without_waiting",
+            Mutation::TakeOverWithoutBeatsCheck => "take_over_without_beats_check",
+            Mutation::RetireWithoutRegistryCheck => "retire_without_registry_check",
+            Mutation::EnlistByGoneRegistry => "enlist_by_gone_registry",
+            Mutation::StrangersAreDead => "strangers_are_dead",
+            Mutation::FailedTakeOverForgotten => "failed_take_over_forgotten",
         }
     }
 
@@ -145,15 +206,31 @@ impl Mutation {
     }
 
     pub(super) fn of_ledger(self) -> Option<ledger::Mutation> {
-        if let Place::Ledger(mutation) = self.place() { Some(mutation) } else { None }
+        match self.place() {
+            Place::Ledger(mutation) => Some(mutation),
+            // Starts cross with a full set only if a worker asks for them before that is taken.
+            Place::Registry(registry::Mutation::FullSetUndoesLaterBind) => {
+                Some(ledger::Mutation::TrustsEveryServer)
+            }
+            _ => None,
+        }
     }
 
     pub(super) fn of_guardian(self) -> Option<guardian::Mutation> {
         if let Place::Guardian(mutation) = self.place() { Some(mutation) } else { None }
     }
 
+    pub(super) fn of_ownership(self) -> Option<ownership::Mutation> {
+        if let Place::Ownership(mutation) = self.place() { Some(mutation) } else { None }
+    }
+
     pub(super) fn of_store(self) -> Option<store::Mutation> {
-        if let Place::Store(mutation) = self.place() { Some(mutation) } else { None }
+        match self.place() {
+            Place::Store(mutation) => Some(mutation),
+            // A registry can only judge what it is shown.
+            Place::Registry(registry::Mutation::NonOwnerJudges) => Some(store::Mutation::ExpiredShowsOthers),
+            _ => None,
+        }
     }
 
     fn place(self) -> Place {
@@ -166,7 +243,10 @@ impl Mutation {
             Mutation::NonOwnerJudges => Registry(registry::Mutation::NonOwnerJudges),
             Mutation::UnsyncedIsNotBound => Registry(registry::Mutation::UnsyncedIsNotBound),
             Mutation::FullSetUndoesLaterBind => Registry(registry::Mutation::FullSetUndoesLaterBind),
-            Mutation::TimersBeforeInbox | Mutation::EveryoneIsFit => Server,
+            Mutation::TimersBeforeInbox
+            | Mutation::EveryoneIsFit
+            | Mutation::StrangersAreDead
+            | Mutation::FailedTakeOverForgotten => Server,
             Mutation::LateAckAccepted => Ledger(ledger::Mutation::LateAckAccepted),
             Mutation::StartsUnchecked => Ledger(ledger::Mutation::StartsUnchecked),
             Mutation::RetireAskedOnce => Registry(registry::Mutation::RetireAskedOnce),
@@ -184,6 +264,19 @@ impl Mutation {
             Mutation::LeavesBeforeEmpty => Guardian(guardian::Mutation::LeavesBeforeEmpty),
             Mutation::EndedBeforeEmpty => Guardian(guardian::Mutation::EndedBeforeEmpty),
             Mutation::DeadlineIgnored => Guardian(guardian::Mutation::DeadlineIgnored),
+            Mutation::ExclusiveHoldWhenNotOurs => Registry(registry::Mutation::ExclusiveHoldWhenNotOurs),
+            Mutation::BindsWhenNotOurs => Registry(registry::Mutation::BindsWhenNotOurs),
+            Mutation::JudgesWhenNotOurs => Registry(registry::Mutation::JudgesWhenNotOurs),
+            Mutation::TakenOverIsUnknown => Registry(registry::Mutation::TakenOverIsUnknown),
+            Mutation::ExclusiveHoldAssumed => Ledger(ledger::Mutation::ExclusiveHoldAssumed),
+            Mutation::LapsesWithExclusiveHold => Ledger(ledger::Mutation::LapsesWithExclusiveHold),
+            Mutation::LeaseKeepsFamilies => Guardian(guardian::Mutation::LeaseKeepsFamilies),
+            Mutation::BeatCountsFromAnswer => Ownership(ownership::Mutation::StampAtReceive),
+            Mutation::FailedBeatCounts => Ownership(ownership::Mutation::FailedBeatCounts),
+            Mutation::TakesOverWithoutWaiting => Ownership(ownership::Mutation::TakesOverWithoutWaiting),
+            Mutation::TakeOverWithoutBeatsCheck => Store(store::Mutation::TakeOverWithoutBeatsCheck),
+            Mutation::RetireWithoutRegistryCheck => Store(store::Mutation::RetireWithoutRegistryCheck),
+            Mutation::EnlistByGoneRegistry => Store(store::Mutation::EnlistByGoneRegistry),
         }
     }
 }

@@ -6,7 +6,7 @@ use model::WorkerKey;
 
 use super::books::Books;
 use super::call::Call;
-use super::database::Database;
+use super::database::{Asker, Database, Sent};
 use super::event::{Event, Message};
 use super::families::Families;
 use super::guardian::GuardianId;
@@ -40,21 +40,31 @@ pub(super) struct Outside<'a> {
     pub(super) trace: Trace<'a>,
     /// How often the wall clock was stepped.
     pub(super) wall_steps: u64,
-    /// Keys that ended by the clock during this turn; judged when it is over.
+    /// Keys that ended during this turn without anybody's wish; judged when it is over.
     pub(super) declared: Vec<Declared>,
     /// Processes that were killed or ended during this turn; gone when it is over.
     pub(super) deaths: Vec<Death>,
     violation: Option<Violation>,
 }
 
-/// The end of a key by the clock: its registry declared it inactive, or its worker let it lapse.
+/// The end of a key that nobody asked for.
 #[derive(Debug)]
 pub(super) struct Declared {
     pub(super) key: WorkerKey,
     /// The lease that was granted last.
     pub(super) lease: Duration,
-    /// It is the registry that says so.
-    pub(super) is_expiry: bool,
+    pub(super) how: HowDeclared,
+}
+
+/// How a key ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HowDeclared {
+    /// Its registry declared it inactive, by the clock.
+    Expired,
+    /// Its worker let it lapse, by the clock.
+    Lapsed,
+    /// Its worker was told so.
+    Told,
 }
 
 /// The end of a process by another one's hand, or by its own.
@@ -111,9 +121,12 @@ impl<'a> Outside<'a> {
     }
 
     /// A server asks the store.
-    pub(super) fn call(&mut self, server: usize, life: u32, call: Call, then: Then) {
-        let (number, at) = self.database.call(self.now, server, life, call, then);
-        self.queue.push(at, Event::StoreRuns(number));
+    pub(super) fn call(&mut self, asker: Asker, call: Call, then: Then) {
+        let Sent { number, runs_at, answered_at } = self.database.call(self.now, asker, call, then);
+        self.queue.push(runs_at, Event::StoreRuns(number));
+        if let Some(at) = answered_at {
+            self.queue.push(at, Event::StoreAnswers(number));
+        }
     }
 
     /// A process opens a connection.

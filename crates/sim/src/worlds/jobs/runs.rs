@@ -59,7 +59,7 @@ impl Outside<'_> {
         let Some(key) = self.runs.live.remove(&hold) else { return };
         self.tell(|| format!("nothing of {} runs any more", shown(hold)));
         self.runs.ended.insert(hold.job, self.now);
-        let held_until = self.books.key(&key).held_until;
+        let held_until = self.books.key(&key).exclusive_until;
         self.judge(process_left_behind::check_end(hold, &key, self.now, held_until));
     }
 

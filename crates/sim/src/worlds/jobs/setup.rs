@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lease::clock_rule::{RateError, Stopping, exclusive_lease_min};
-use model::{QueueName, RegistryId};
+use lease::ownership;
+use model::QueueName;
 
 use super::mutation::Mutation;
 use super::workload::pace;
@@ -13,7 +14,11 @@ use crate::net::Node;
 use crate::rng::Rng;
 
 /// Servers over one store, each with a registry of its own.
-pub(super) const SERVERS: usize = 2;
+pub(super) const SERVERS: usize = 3;
+/// How long a beat makes a registry its server's; whoever sees none for so long takes it over.
+pub(super) const OWNED_FOR: Duration = Duration::from_secs(5);
+/// How often a server beats.
+pub(super) const BEAT_EVERY: Duration = Duration::from_secs(1);
 /// The shortest lease that registries grant here. Leases are short, so that minutes hold many of them.
 pub(super) const LEASE_MIN: Duration = Duration::from_secs(2);
 /// The longest lease that registries grant here.
@@ -22,7 +27,7 @@ pub(super) const LEASE_MAX: Duration = Duration::from_secs(20);
 pub(super) const DRIFT_MAX_PPM: u32 = 1_000;
 /// The longest a process is stopped: longer than a lease.
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// The longest a process is away.
+/// The longest a process is away, unless it is lost.
 pub(super) const DOWN_MAX: Duration = Duration::from_secs(20);
 /// The longest lasting of any other fault.
 pub(super) const TROUBLE_MAX: Duration = Duration::from_secs(25);
@@ -81,7 +86,6 @@ pub(super) struct Setup {
 
 #[derive(Debug)]
 pub(super) struct ServerSetup {
-    pub(super) registry: RegistryId,
     pub(super) clock: DriftingClock,
 }
 
@@ -119,12 +123,8 @@ impl Setup {
             .map(|name| QueueName::new(name).expect("a valid name"))
             .collect();
         let exclusive: Vec<QueueName> = queues.iter().filter(|_| rng.chance(0.6)).cloned().collect();
-        let servers = (1..=SERVERS)
-            .map(|number| ServerSetup {
-                registry: RegistryId(number as u32),
-                clock: DriftingClock::drawn(rng, DRIFT_MAX_PPM),
-            })
-            .collect();
+        let servers =
+            (0..SERVERS).map(|_| ServerSetup { clock: DriftingClock::drawn(rng, DRIFT_MAX_PPM) }).collect();
         // In some worlds all leases are short, and heartbeats often come at the last moment.
         let lease_max = *rng.pick(&[LEASE_MIN * 3 / 2, LEASE_MAX, LEASE_MAX]);
         let mut workers: Vec<WorkerSetup> =
@@ -165,14 +165,24 @@ impl Setup {
     }
 
     /// The same world where the clock rule is tightest: all jobs are exclusive and outlive their leases, clocks are as wrong
-    /// as assumed and against us, the kernel gets hardly any time, and workers are cut off all the time.
+    /// as assumed and against us, the kernel gets hardly any time, and workers and servers are cut off all the time.
     pub(super) fn at_the_edge(mut self) -> Self {
         let worst = i64::from(DRIFT_MAX_PPM) * 1_000;
         let rng = &mut Rng::stream(self.seed, 0, "edge");
-        let faults = [Fault::DelaySpikes, Fault::DelaySpikes, Fault::BlockOneWay, Fault::Block, Fault::Pause];
+        let faults = [
+            Fault::DelaySpikes,
+            Fault::DelaySpikes,
+            Fault::BlockOneWay,
+            Fault::Block,
+            Fault::Pause,
+            Fault::StoreCut,
+            Fault::StoreLate,
+        ];
         self.plan = Plan::of(&faults, Duration::from_secs(10));
         self.exclusive.clone_from(&self.queues);
+        // One believes for too long that its registry is its own; the others take it too early.
         self.servers.iter_mut().for_each(|server| server.clock = DriftingClock::new(Duration::ZERO, worst));
+        self.servers[0].clock = DriftingClock::new(Duration::ZERO, -worst);
         for worker in &mut self.workers {
             worker.clock = DriftingClock::new(Duration::ZERO, -worst);
             worker.queues.clone_from(&self.queues);
@@ -196,6 +206,11 @@ impl Setup {
     /// The registries' and ledgers' assumption.
     pub(super) fn rate_error(&self) -> RateError {
         RateError::ppm(DRIFT_MAX_PPM)
+    }
+
+    /// How servers own their registries.
+    pub(super) fn ownership(&self) -> ownership::Terms {
+        ownership::Terms { beat_every: BEAT_EVERY, owned_for: OWNED_FOR, rate_error: self.rate_error() }
     }
 
     /// All slots of all workers.

@@ -33,6 +33,18 @@ pub struct Stats {
     pub succeeded: u64,
     /// Faults that struck.
     pub faults: u64,
+    /// Registries that went to another server, and had workers.
+    pub take_overs: u64,
+    /// For each of these whose server was gone while nothing was wrong with the others or the store: from the last beat at
+    /// which it was seen to live to the taking over. In nanoseconds, in no order.
+    pub take_over_times: Vec<u64>,
+    /// Times a worker was sent to another server.
+    pub redirects: u64,
+    /// Heartbeats that a server took that could not be sure of its registry: nothing exclusive was extended by them.
+    pub unsure_answers: u64,
+    /// The least time from the last moment that a server could extend exclusive holds to the taking over of its registry, in
+    /// nanoseconds.
+    pub ownership_margin_min: Option<i64>,
     /// For each job taken back from a worker that ended: from its worker's last answered heartbeat, or its crash, to
     /// the moment the job was offered again. In nanoseconds, in no order.
     pub rescues: Vec<u64>,
@@ -73,6 +85,12 @@ impl Stats {
         self.healthy_reaped += other.healthy_reaped;
         self.succeeded += other.succeeded;
         self.faults += other.faults;
+        self.take_overs += other.take_overs;
+        self.take_over_times.extend(&other.take_over_times);
+        self.redirects += other.redirects;
+        self.unsure_answers += other.unsure_answers;
+        self.ownership_margin_min =
+            self.ownership_margin_min.into_iter().chain(other.ownership_margin_min).min();
         self.rescues.extend(&other.rescues);
         self.rescues_undisturbed.extend(&other.rescues_undisturbed);
         self.crash_rescues.extend(&other.crash_rescues);
@@ -86,6 +104,10 @@ impl Stats {
 
     pub(super) fn note_margin(&mut self, nanos: i64) {
         self.margin_min = Some(self.margin_min.map_or(nanos, |least| least.min(nanos)));
+    }
+
+    pub(super) fn note_ownership_margin(&mut self, nanos: i64) {
+        self.ownership_margin_min = Some(self.ownership_margin_min.map_or(nanos, |least| least.min(nanos)));
     }
 }
 

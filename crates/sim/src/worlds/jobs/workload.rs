@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Kind, WorkerKey};
+use model::Kind;
 use store::EnqueueBatch;
 
 use super::books::job_id;
@@ -98,12 +98,6 @@ impl World<'_> {
             }
             _ => self.workers[worker].deliver(&mut self.outside, WorkerInput::Drain),
         }
-    }
-
-    /// The server whose registry enlisted this key.
-    pub(super) fn owner_of(&self, key: &WorkerKey) -> Option<usize> {
-        let owner = self.outside.books.key(key).registry?;
-        self.servers.iter().position(|server| server.registry == owner)
     }
 }
 

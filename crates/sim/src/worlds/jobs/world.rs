@@ -10,7 +10,7 @@ use super::chaos::Chaos;
 use super::event::{Event, LeaveAnswer, Message};
 use super::guardian::{Guardian, GuardianId, GuardianInput};
 use super::laws::{healthy_worker_reaped, inactive_while_held, process_left_behind};
-use super::outside::{Declared, Outside};
+use super::outside::{Declared, HowDeclared, Outside};
 use super::server::{Server, ServerInput};
 use super::setup::{SERVERS, Setup, server_node, worker_at, worker_node};
 use super::stats::Stats;
@@ -158,9 +158,9 @@ impl<'a> World<'a> {
             Event::StoreAnswers(number) => {
                 self.note(&[5, number]);
                 let answered = self.outside.database.take_answer(number);
-                let server = &mut self.servers[answered.server];
-                if server.process.life() == answered.life {
-                    let input = ServerInput::Answered(answered.then, answered.reply);
+                let server = &mut self.servers[answered.asker.server];
+                if server.process.life() == answered.asker.life {
+                    let input = ServerInput::Answered(answered.asker.registry, answered.then, answered.reply);
                     server.deliver(&mut self.outside, input);
                 }
             }
@@ -256,13 +256,15 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A key ended by the clock: by the right one, and not without a reason.
+    /// A key ended: by the right clock, and not without a reason.
     fn judge_end(&mut self, declared: &Declared) {
-        let Declared { key, lease, is_expiry } = declared;
+        let Declared { key, lease, how } = declared;
         let now = self.outside.now;
         let book = self.outside.books.key(key);
-        let (worker, held_until) = (book.worker, book.held_until);
-        if *is_expiry {
+        let worker = book.worker;
+        // What a worker believes by the word of a server that is not its owner any more is for ordinary jobs only.
+        let held_until = book.held_until.max(book.exclusive_until);
+        if *how == HowDeclared::Expired {
             self.outside.stats.expired += 1;
             let live = self.outside.runs.of_key(key).next();
             self.outside.judge(process_left_behind::check_expiry(key, live));
@@ -271,10 +273,16 @@ impl<'a> World<'a> {
                 self.outside.judge(inactive_while_held::check(key, now, held_until));
             }
         }
-        // The end of a key that its worker no longer uses follows from whatever made it take another one.
-        let is_in_use = !is_expiry || self.is_alive(key) && self.workers[worker].key() == Some(key);
+        let is_in_use = match how {
+            // The end of a key that its worker no longer uses follows from whatever made it take another one.
+            HowDeclared::Expired => self.is_alive(key) && self.workers[worker].key() == Some(key),
+            // What its owner has ended was judged then, or somebody wished it.
+            HowDeclared::Lapsed | HowDeclared::Told => !self.is_over_for_its_owner(key),
+        };
         if is_in_use {
-            let verdict = healthy_worker_reaped::check(key, now, *lease, self.chaos.trouble_of(worker));
+            let trouble = self.chaos.trouble_of(worker, *lease);
+            let trouble = if self.is_orphan(key) { now } else { trouble };
+            let verdict = healthy_worker_reaped::check(key, now, *lease, trouble);
             self.outside.stats.healthy_reaped += u64::from(verdict.is_err());
             self.outside.judge(verdict);
         }

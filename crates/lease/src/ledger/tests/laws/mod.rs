@@ -17,6 +17,8 @@ struct Tally {
     dooms: u32,
     exclusive_starts: u32,
     farewells: u32,
+    /// Exclusive jobs that were told to stop although the lease was renewed.
+    withheld: u32,
 }
 
 /// One history, or an error if a law was broken.
@@ -40,16 +42,22 @@ fn random_histories_keep_the_laws() {
         sum.dooms += tally.dooms;
         sum.exclusive_starts += tally.exclusive_starts;
         sum.farewells += tally.farewells;
+        sum.withheld += tally.withheld;
     }
     let least = [sum.lapses, sum.dooms, sum.exclusive_starts, sum.farewells].into_iter().min();
-    assert!(least > Some(SEEDS as u32 / 2), "the histories are too tame: {sum:?}");
+    let is_wild = least > Some(SEEDS as u32 / 3) && sum.withheld > SEEDS as u32 / 25;
+    assert!(is_wild, "the histories are too tame: {sum:?}");
 }
 
 #[test]
 fn random_histories_notice_what_breaks_the_laws() {
     use Mutation::*;
-    // These need clocks that drift, starts that are delayed beyond their stream, or a process that outlives its doom.
-    let needs_more = |bug: &Mutation| matches!(bug, RateErrorIgnored | StartsUnchecked | ExclusiveInherited);
+    // These need clocks that drift, starts that are delayed beyond their stream, a process that outlives its doom, or a second
+    // server; and a key that ends too early breaks nothing but the work.
+    let needs_more = |bug: &Mutation| {
+        matches!(bug, RateErrorIgnored | StartsUnchecked | ExclusiveInherited)
+            || matches!(bug, TrustsEveryServer | LapsesWithExclusiveHold)
+    };
     for mutation in Mutation::ALL.into_iter().filter(|bug| !needs_more(bug)) {
         let is_noticed = (0..40).any(|seed| run(seed, Some(mutation)).is_err());
         assert!(is_noticed, "{mutation:?}");

@@ -12,6 +12,8 @@ use model::HolderEnd;
 struct Entity {
     token: Option<Token>,
     expires: Instant,
+    /// Of its exclusive jobs.
+    exclusive_expires: Instant,
     bound: BTreeSet<Hold>,
     applied: u64,
     end: Option<HolderEnd>,
@@ -31,6 +33,8 @@ pub(super) struct Desk {
     /// Exclusive claims that others may run by now.
     pub(super) handed_over: BTreeSet<Hold>,
     tokens: u64,
+    /// It is not sure of its workers just now.
+    pub(super) is_unsure: bool,
 }
 
 impl Desk {
@@ -45,6 +49,10 @@ impl Desk {
         for key in over {
             self.entities.get_mut(&key).expect("it is known").end.get_or_insert(HolderEnd::Expired);
             self.take_back(&key, |_| true);
+        }
+        let unsure = self.entities.iter().filter(|(_, entity)| entity.exclusive_expires <= now);
+        for key in unsure.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
+            self.take_back(&key, |row| row.exclusive);
         }
     }
 
@@ -97,8 +105,14 @@ impl Desk {
                 return Answer::Inactive { why: InactiveReason::Unknown };
             }
             self.hand_on(beat);
-            let (bound, expires) = (BTreeSet::new(), Instant::ZERO);
-            let entity = Entity { token: None, expires, bound, applied: 0, end: None };
+            let entity = Entity {
+                token: None,
+                expires: Instant::ZERO,
+                exclusive_expires: Instant::ZERO,
+                bound: BTreeSet::new(),
+                applied: 0,
+                end: None,
+            };
             self.entities.insert(beat.key.clone(), entity);
         }
         self.tokens += 1;
@@ -113,6 +127,10 @@ impl Desk {
         }
         entity.token = Some(next);
         entity.expires = clock_rule::expires(entity.expires, now, LEASE, RateError::DEFAULT);
+        let exclusive_hold = !self.is_unsure;
+        if exclusive_hold {
+            entity.exclusive_expires = entity.expires;
+        }
         for change in beat.binds.iter().filter(|change| change.change > entity.applied) {
             entity.bound.insert(change.hold);
         }
@@ -128,7 +146,7 @@ impl Desk {
         let bound: Vec<Hold> = entity.bound.iter().copied().collect();
         let lost = bound.into_iter().filter(|hold| !self.is_held(&beat.key, *hold));
         let stops = lost.map(|hold| Stop { hold, reason: StopOrder::Lost }).collect();
-        Answer::Ok(Ack { token: next, lease: LEASE, stops, resync, drain: false })
+        Answer::Ok(Ack { token: next, lease: LEASE, exclusive_hold, stops, resync, drain: false })
     }
 
     /// What a lapsed key still holds moves to its successor; what that does not name is taken back.
@@ -156,6 +174,10 @@ impl Desk {
 
     pub(super) fn expires(&self, key: &WorkerKey) -> Instant {
         self.entities[key].expires
+    }
+
+    pub(super) fn exclusive_expires(&self, key: &WorkerKey) -> Instant {
+        self.entities[key].exclusive_expires
     }
 
     pub(super) fn end(&self, key: &WorkerKey) -> Option<HolderEnd> {

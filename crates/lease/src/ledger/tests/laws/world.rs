@@ -85,6 +85,9 @@ impl World {
         self.now_ms = until_ms;
         self.desk.expire(self.now());
         self.deliver();
+        if self.dice.percent(if self.desk.is_unsure { 5 } else { 2 }) {
+            self.desk.is_unsure = self.loses && !self.desk.is_unsure;
+        }
         match self.dice.below(12) {
             0 if self.loses => self.toggle_connection(),
             1..6 => self.assign(),
@@ -120,7 +123,11 @@ impl World {
         while let Some(output) = self.ledger.poll_output() {
             match output {
                 Output::Start { hold } => self.start(hold),
-                Output::Stop { hold, .. } => self.tell(hold),
+                Output::Stop { hold, reason } => {
+                    let is_withheld = self.ledger.exclusive_hold_until() < self.ledger.hold_until();
+                    self.tally.withheld += u32::from(reason == StopReason::LeaseOver && is_withheld);
+                    self.tell(hold);
+                }
                 Output::Abort { hold } if self.dice.percent(40) => self.end(hold),
                 Output::Ended { hold, .. } => {
                     self.waiting.remove(&hold);
@@ -163,6 +170,7 @@ impl World {
         let exclusive =
             self.desk.rows.get(&hold).is_some_and(|row| row.exclusive) || self.waiting.contains(&hold);
         if exclusive {
+            let until = self.ledger.exclusive_hold_until().expect("and an exclusive one needs a hold");
             let is_early = self.now() < Stopping::DEFAULT.stop_at(until);
             assert!(is_early, "started {hold:?} when it should stop");
             assert!(self.confirmed.contains(&hold), "started {hold:?} before its bind was taken");
@@ -352,6 +360,11 @@ impl World {
                 until <= self.desk.expires(key),
                 "{key:?} believes in its lease longer than its registry"
             );
+            let exclusive = self.ledger.exclusive_hold_until();
+            assert!(
+                exclusive <= Some(self.desk.exclusive_expires(key)),
+                "{key:?} was not vouched for so long"
+            );
         }
         let (running, waiting) = (self.running.len(), self.waiting.len());
         let used = running + waiting + self.credits as usize;
@@ -370,6 +383,7 @@ impl World {
     /// Faults end: everything is heard of, and both sides agree.
     pub(super) fn heal(&mut self) {
         self.loses = false;
+        self.desk.is_unsure = false;
         // A stream that loses what is sent over it breaks in the end.
         if self.is_connected {
             self.toggle_connection();

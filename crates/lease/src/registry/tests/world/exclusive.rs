@@ -31,7 +31,8 @@ impl World {
 
     /// The exclusive jobs that were started and not let go of: under which key, until when at the latest, which.
     fn started(&self) -> Vec<(WorkerKey, Instant, Vec<Hold>)> {
-        let of_node = |node: &Node| Some((node.peer.key.clone(), node.hold_until?, node.started().collect()));
+        let of_node =
+            |node: &Node| Some((node.peer.key.clone(), node.exclusive_until?, node.started().collect()));
         let of_dead = |it: &Fading| (it.key.clone(), it.hold_until, it.running.clone());
         self.nodes.iter().filter_map(of_node).chain(self.fading.iter().map(of_dead)).collect()
     }

@@ -1,9 +1,10 @@
 //! A small world for the laws: workers, a network that loses, doubles and reorders, a store that is slow and fails, and a
-//! server that stands still and restarts.
+//! server that stands still, restarts, is cut off from the store, and loses its workers to another.
 
 mod exclusive;
 mod laws;
 mod node;
+mod ownership;
 mod store;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use model::{Hold, HolderEnd, Instant, Nonce, WorkerKey};
 
 use self::laws::Laws;
 use self::node::{Fading, Node};
+use self::ownership::Lot;
 use self::store::{Asked, Store};
 use super::Bug;
 use super::desk::{millis, registry, row, terms};
@@ -62,6 +64,8 @@ pub(super) struct World {
     next_ticket: u64,
     next_job: u64,
     laws: Laws,
+    /// Whether the registry is ours.
+    lot: Lot,
 }
 
 impl World {
@@ -84,12 +88,15 @@ impl World {
             next_ticket: 0,
             next_job: 0,
             laws: Laws::default(),
+            lot: Lot::default(),
         };
+        world.lot.is_shared = world.rng.percent(50);
         world.tell(Input::Restored(Vec::new()));
         world
     }
 
     pub(super) fn step(&mut self) {
+        self.own();
         match self.rng.below(100) {
             0..20 => {
                 let node = self.any_node();
@@ -105,9 +112,10 @@ impl World {
             86..88 => self.fail(),
             88..92 => self.verify_any(),
             92 => self.cancel(),
-            93..96 => self.pass_time(),
+            93 => self.lose_or_find_the_store(),
+            94..96 => self.pass_time(),
             96 => self.farewell(),
-            97 => self.now = self.now + millis(self.rng.below(40_000)),
+            97 => self.stand_still(),
             98 => self.restart(),
             _ => self.leave_or_kick(),
         }
@@ -116,7 +124,9 @@ impl World {
 
     /// Faults stop: everything arrives and is answered. Law: in the end everybody agrees on who holds what.
     pub(super) fn settle(&mut self) {
-        for _ in 0..60 {
+        self.lot.is_cut_off = false;
+        self.lot.former = None;
+        for _ in 0..64 {
             self.calm_down();
             for hold in self.store.running() {
                 self.verify(hold, false);
@@ -160,6 +170,10 @@ impl World {
         if node.hold_until.is_some_and(|until| until <= self.now) {
             node.lapse().into_iter().for_each(|hold| self.laws.let_go(hold));
         }
+        for hold in self.nodes[index].outlived(self.now) {
+            self.let_go(index, hold);
+        }
+        let node = &mut self.nodes[index];
         let binds = node.unanswered();
         if !binds.is_empty() && self.rng.percent(50) {
             let (key, nonce) = (node.peer.key.clone(), node.peer.nonce);
@@ -192,9 +206,9 @@ impl World {
                 let unbinds = beat.unbinds.iter().map(|it| it.hold).collect();
                 let waiting = Unanswered { node, number, change: beat.change, unbinds };
                 self.unanswered.insert(ticket, waiting);
-                self.tell(Input::Heartbeat { ticket, beat: *beat });
+                self.hear_worker(Input::Heartbeat { ticket, beat: *beat });
             }
-            Some(Packet::Early { key, nonce, binds }) => self.tell(Input::Bind { key, nonce, binds }),
+            Some(Packet::Early { key, nonce, binds }) => self.hear_worker(Input::Bind { key, nonce, binds }),
             Some(Packet::Answer { node, number, change, answer }) => self.hear(node, number, change, &answer),
             Some(Packet::Stop { key, stops }) => {
                 if let Some(node) = self.nodes.iter().position(|node| node.peer.key == key) {
@@ -225,7 +239,7 @@ impl World {
         match answer {
             Answer::Ok(ack) => {
                 let until = hold_until(node.sent_at, ack.lease, RateError::DEFAULT);
-                node.hold_until = node.hold_until.max(Some(until));
+                node.hold_on(until, ack.exclusive_hold);
                 ack.stops.iter().for_each(|stop| self.obey(index, *stop));
             }
             Answer::Inactive { .. } => {
@@ -350,10 +364,13 @@ impl World {
     /// Time passes as on a healthy machine: deadlines are met.
     fn advance(&mut self, span: Duration) {
         let until = self.now + span;
-        while let Some(deadline) = self.registry.next_deadline().filter(|deadline| *deadline <= until) {
+        let next = |world: &World| world.registry.next_deadline().into_iter().chain(world.next_beat()).min();
+        while let Some(deadline) = next(self).filter(|deadline| *deadline <= until) {
             self.now = self.now.max(deadline);
+            self.own();
             self.registry.handle_deadline(self.now);
             self.drain();
+            self.wake_former();
             self.check();
         }
         self.now = until;
@@ -361,10 +378,18 @@ impl World {
 
     /// A new life of the server. What it had asked and not got is lost; what the store did stays done.
     fn restart(&mut self) {
+        self.lot.former = None;
+        self.start_anew();
+        self.verify_any();
+        self.tell(Input::Restored(self.store.alive()));
+    }
+
+    /// The registry of a new life, and what there was before.
+    fn start_anew(&mut self) -> Registry {
         self.generation += 1;
         let mut terms = terms();
         terms.generation = Generation(self.generation);
-        self.registry = registry(terms, self.bug);
+        let before = std::mem::replace(&mut self.registry, registry(terms, self.bug));
         for request in std::mem::take(&mut self.requests) {
             if let Asked::TakeBack(key, hold) = request.asked {
                 self.laws.not_taken_back(key, hold);
@@ -372,8 +397,9 @@ impl World {
         }
         self.unanswered.clear();
         self.laws.restarted();
-        self.verify_any();
-        self.tell(Input::Restored(self.store.alive()));
+        self.lot.until = None;
+        self.own();
+        before
     }
 
     fn leave_or_kick(&mut self) {
@@ -383,7 +409,7 @@ impl World {
             return self.tell(Input::Kick { ticket, key });
         }
         // Without a lease nothing ran at all, and what its own clock ended before has stopped then.
-        let until = self.nodes[index].hold_until.unwrap_or(Instant::ZERO);
+        let until = self.nodes[index].exclusive_until.unwrap_or(Instant::ZERO);
         let stopped_for = self.now.since(until);
         self.start_over(index);
         let leave = Leave { all_stopped: true, crashed: self.rng.percent(50), stopped_for };
@@ -400,6 +426,7 @@ impl World {
             match output {
                 Output::Answer { ticket, key, answer } => self.answered(ticket, &key, answer),
                 Output::Bound { key, holds } => {
+                    self.check_bound(self.is_ours(), &holds);
                     holds.iter().for_each(|hold| self.acknowledge(&key, *hold));
                     self.packets.push(Packet::Bound { key, holds });
                 }
@@ -410,13 +437,15 @@ impl World {
                 Output::Ended { key, end } => {
                     self.laws.ended(&key);
                     let user = self.nodes.iter().find(|node| node.peer.key == key);
-                    let holds_on =
-                        user.and_then(|node| node.hold_until).is_some_and(|until| until > self.now);
+                    // What another server says after we took over is said of ordinary jobs only.
+                    let until = |node: &Node| {
+                        if self.lot.was_taken_over { node.exclusive_until } else { node.hold_until }
+                    };
+                    let holds_on = user.and_then(until).is_some_and(|until| until > self.now);
                     // Law: by the clock a worker ends here only after it has ended there.
-                    assert!(
-                        end != HolderEnd::Expired || !holds_on,
-                        "{key:?} ends before its own clock says so"
-                    );
+                    let is_judged = end == HolderEnd::Expired;
+                    assert!(!is_judged || !holds_on, "{key:?} ends before its own clock says so");
+                    assert!(!is_judged || self.is_ours(), "{key:?} is judged by somebody who may not");
                 }
                 Output::LeaveDone { .. } => {}
                 Output::LateWord { key, ended_at, stopped_at } => {
@@ -439,6 +468,7 @@ impl World {
             return;
         };
         if let Answer::Ok(ack) = &answer {
+            assert!(!ack.exclusive_hold || self.is_ours(), "{key:?} hears what is not certain");
             let bound = self.registry.bound(key, usize::MAX);
             let stands = |hold: &Hold| self.registry.is_bound(key, *hold);
             let bound: Vec<Hold> = bound.into_iter().filter(stands).collect();

@@ -18,6 +18,8 @@ pub(super) struct Node {
     pub(super) sent_at: Instant,
     /// Until when it may act on its lease.
     pub(super) hold_until: Option<Instant>,
+    /// Until when its exclusive jobs may.
+    pub(super) exclusive_until: Option<Instant>,
     /// The exclusive jobs under its present key.
     exclusive: BTreeMap<Hold, Exclusive>,
 }
@@ -39,7 +41,16 @@ impl Node {
     pub(super) fn new(index: u64, now: Instant) -> Self {
         let peer = Peer { nonce: Nonce::new(index), ..Peer::new(&format!("n{index}-0")) };
         let exclusive = BTreeMap::new();
-        Node { peer, index, keys: 0, number: 0, sent_at: now, hold_until: None, exclusive }
+        Node {
+            peer,
+            index,
+            keys: 0,
+            number: 0,
+            sent_at: now,
+            hold_until: None,
+            exclusive_until: None,
+            exclusive,
+        }
     }
 
     /// Begins to hold. An ordinary job runs at once, an exclusive one waits.
@@ -54,13 +65,27 @@ impl Node {
     /// Hears that a bind stands.
     pub(super) fn hear_bound(&mut self, now: Instant, hold: Hold) {
         if let Some(job) = self.exclusive.get_mut(&hold) {
-            job.is_running |= self.hold_until.is_some_and(|until| until > now);
+            job.is_running |= self.exclusive_until.is_some_and(|until| until > now);
         }
     }
 
     /// The binds that it waits for.
     pub(super) fn unanswered(&self) -> Vec<Change> {
         self.exclusive.values().filter(|job| !job.is_running).map(|job| job.bind).collect()
+    }
+
+    /// A heartbeat that was sent then got this lease, perhaps for exclusive jobs too.
+    pub(super) fn hold_on(&mut self, until: Instant, is_exclusive: bool) {
+        self.hold_until = self.hold_until.max(Some(until));
+        if is_exclusive {
+            self.exclusive_until = self.exclusive_until.max(Some(until));
+        }
+    }
+
+    /// The exclusive jobs that must have stopped by now, while the key lives on.
+    pub(super) fn outlived(&self, now: Instant) -> Vec<Hold> {
+        let is_over = self.exclusive_until.is_some_and(|until| until <= now);
+        self.started().filter(|_| is_over).collect()
     }
 
     /// Ceases to hold, and to run.
@@ -75,7 +100,7 @@ impl Node {
         self.peer.held.retain(|hold| !over.contains(hold));
         self.keys += 1;
         self.peer = self.peer.successor(&self.name());
-        self.hold_until = None;
+        (self.hold_until, self.exclusive_until) = (None, None);
         over
     }
 
@@ -86,7 +111,8 @@ impl Node {
         self.keys += 1;
         let peer = Peer { nonce: self.peer.nonce, ..Peer::new(&self.name()) };
         let old = std::mem::replace(&mut self.peer, peer);
-        let hold_until = self.hold_until.take()?;
+        self.hold_until = None;
+        let hold_until = self.exclusive_until.take()?;
         (!running.is_empty()).then_some(Fading { key: old.key, nonce: old.nonce, hold_until, running })
     }
 

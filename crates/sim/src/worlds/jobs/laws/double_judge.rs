@@ -1,5 +1,6 @@
-//! **The promise:** only the registry that enlisted a worker judges it. Another server may know nothing of a worker that
-//! is perfectly well; its ignorance must never take anything away from it.
+//! **The promise:** only the owner of the registry that a worker is in judges it, and owns it in the store when the judgement
+//! is made durable. Another server may know nothing of a worker that is perfectly well; its ignorance must never take
+//! anything away from it.
 
 use model::{RegistryId, WorkerKey};
 
@@ -8,9 +9,13 @@ use crate::law::Verdict;
 
 pub(super) const LAW: &str = "double_judge";
 
-/// `judge` takes something back from a worker, or ends it, who belongs to `owner`.
-pub(in super::super) fn check(key: &WorkerKey, owner: Option<RegistryId>, judge: RegistryId) -> Verdict {
-    holds(LAW, owner.is_none_or(|owner| owner == judge), || {
-        format!("registry {} judges {key}, which belongs to {owner:?}", judge.0)
+/// `judge` takes something back from a worker, or ends it, or calls it unknown, who belongs to `owner`.
+pub(in super::super) fn check(
+    key: &WorkerKey,
+    owner: Option<RegistryId>,
+    judge: Option<RegistryId>,
+) -> Verdict {
+    holds(LAW, owner.is_none() || owner == judge, || {
+        format!("registry {judge:?} judges {key}, which belongs to {owner:?}")
     })
 }

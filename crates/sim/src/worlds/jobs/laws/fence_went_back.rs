@@ -29,7 +29,7 @@ mod tests {
         let mut books = Books::default();
         let hold = |fence| Hold { job: job_id(1), fence: Fence::new(fence) };
         books.draft(job_id(1));
-        books.claimed(hold(5), &WorkerKey::new("w").expect("a valid key"));
+        books.claimed(hold(5), &WorkerKey::new("w").expect("a valid key"), false);
         books.moved(job_id(1), State::Available);
         let verdict = |fence| check(books.job(job_id(1)), hold(fence));
         assert_eq!(verdict(6), Ok(()));

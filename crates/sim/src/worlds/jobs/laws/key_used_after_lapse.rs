@@ -27,18 +27,21 @@ impl Proof {
         self.sent = Some((number, now));
     }
 
-    /// The heartbeat was taken, with this lease. News that comes too late is no news.
+    /// The heartbeat was taken, with this lease: until when that alone holds. News that comes too late is no news.
     pub(in super::super) fn acknowledged(
         &mut self,
         now: Instant,
         number: u64,
         lease: Duration,
         error: RateError,
-    ) {
-        let Some((_, sent_at)) = self.sent.take_if(|(sent, _)| *sent == number) else { return };
-        if self.until.is_none_or(|until| now < until) {
-            self.until = self.until.max(Some(clock_rule::hold_until(sent_at, lease, error)));
+    ) -> Option<Instant> {
+        let (_, sent_at) = self.sent.take_if(|(sent, _)| *sent == number)?;
+        let until = clock_rule::hold_until(sent_at, lease, error);
+        let is_news = self.until.is_none_or(|until| now < until);
+        if is_news {
+            self.until = self.until.max(Some(until));
         }
+        Some(until).filter(|_| is_news)
     }
 
     /// The key is used.

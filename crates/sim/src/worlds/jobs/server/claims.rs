@@ -1,6 +1,7 @@
 //! Claims: jobs are taken for a session, recorded with the registry, and sent with start numbers.
 
 use lease::ledger::{Grant, Start};
+use lease::message::Generation;
 use lease::registry;
 use model::{Hold, Outcome, QueueName, Report, WorkerKey};
 use schedule::dispatch::{self, SessionId};
@@ -10,6 +11,7 @@ use store::{Claim, Claimed};
 use super::super::call::Call;
 use super::super::event::Told;
 use super::heart::Heart;
+use super::roll::Roll;
 use super::{Moment, Then};
 
 impl Heart {
@@ -52,19 +54,21 @@ impl Heart {
         }
         let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
         let exclusive = claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
-        let Some(connection) = self.sessions.get(session).map(|session| session.connection) else {
+        let to = self.sessions.get(session).map(|session| session.connection);
+        let Some((connection, generation)) = to.zip(self.roll.as_ref().map(Roll::generation)) else {
             let reports =
                 holds.iter().map(|hold| Report { hold: *hold, outcome: Outcome::HandedBack }).collect();
             return moment.call(Call::Finish { key: key.clone(), reports }, Then::HandedBack { key, holds });
         };
-        let fresh: Vec<Grant> = claimed.into_iter().map(|job| self.assignment(&key, job)).collect();
+        let fresh: Vec<Grant> =
+            claimed.into_iter().map(|job| self.assignment(generation, &key, job)).collect();
         let assignments = self.strays.mingle(connection, fresh);
         let start = self.last_start;
-        self.registry.handle(now, registry::Input::Granted { key, holds, exclusive, start });
+        self.tell_registry(now, registry::Input::Granted { key, holds, exclusive, start });
         self.send(moment, connection, Told { assignments, ..Told::default() });
     }
 
-    fn assignment(&mut self, key: &WorkerKey, job: Claimed) -> Grant {
+    fn assignment(&mut self, generation: Generation, key: &WorkerKey, job: Claimed) -> Grant {
         self.last_start += 1;
         Grant {
             hold: job.hold,
@@ -72,7 +76,7 @@ impl Heart {
             timeout: job.timeout,
             heartbeat_timeout: job.heartbeat_timeout,
             exclusive: job.exclusive,
-            start: Start { generation: self.generation, key: key.clone(), number: self.last_start },
+            start: Start { generation, key: key.clone(), number: self.last_start },
         }
     }
 }

@@ -4,34 +4,37 @@ use std::time::Duration;
 
 use lease::ledger::ReportAnswer;
 use lease::message::{Answer, Heartbeat, LaterReason, Leave, Stop, StopOrder};
-use lease::registry::{self, Enlisted, HoldStanding, Restored};
-use model::{Fence, Hold, Instant, Nonce, QueueName, State, WorkerKey};
+use lease::ownership;
+use lease::registry::{self, Enlisted, HoldStanding};
+use model::{Fence, Hold, Instant, Nonce, QueueName, RegistryId, State, WorkerKey};
 use schedule::dispatch::{self, SessionId};
 use schedule::upkeep::{self, Duty};
-use store::{Cancelled, Deadlines, EnlistAnswer, EnqueueBatch, Finished, KnownWorker, Redriven, Renewed};
+use store::{Cancelled, Deadlines, EnlistAnswer, EnqueueBatch, Finished, Redriven, Renewed};
 
 use super::super::call::{Call, Reply};
 use super::super::database::Unavailable;
 use super::super::event::{Event, LeaveAnswer, Message, Told};
 use super::Moment;
+use super::charge::{Standing, TakeOver};
 use super::heart::Heart;
 use super::rescue::Pass;
 use crate::net::{ConnectionId, Side};
 
-/// Pause between tries to read from the store what a start needs.
-const BOOT_RETRY: Duration = Duration::from_millis(500);
 /// When a client whose enqueue failed tries again.
 const ENQUEUE_RETRY: Duration = Duration::from_secs(1);
-/// When a worker comes back whom the store could not be asked about.
-const LOOK_UP_RETRY: Duration = Duration::from_secs(1);
+/// When a worker comes back of whom it could not be said whose it is.
+const LOOK_UP_RETRY: Duration = Duration::from_millis(500);
 /// Renewals that take longer mean that holders could not be heard.
 const STORE_STALL_MIN: Duration = Duration::from_secs(1);
 
 /// What a server does with an answer of the store.
 #[derive(Debug)]
 pub(in super::super) enum Then {
-    Started,
-    Restored,
+    Founded { sent: Instant },
+    BeatDone { sent: Instant },
+    TakenOver(TakeOver),
+    Restored(TakeOver),
+    Resigned,
     Enqueued(Box<EnqueueBatch>),
     Cancelled,
     Redriven,
@@ -55,61 +58,89 @@ pub(in super::super) enum Then {
     OwnerFound { connection: ConnectionId, key: WorkerKey, nonce: Nonce, leave: Leave },
 }
 
-impl Heart {
-    /// Reads what a start needs and does not have yet.
-    pub(super) fn ask_what_is_missing(&mut self, moment: &mut Moment<'_, '_>) {
-        if !self.boot.has_leases {
-            moment.call(Call::Deadlines, Then::Started);
-        }
-        if !self.boot.has_roster {
-            moment.call(Call::Roster(self.registry_id), Then::Restored);
-        }
+impl Then {
+    /// Means something only to the registry for which the store was asked.
+    fn is_of_a_registry(&self) -> bool {
+        // Whoever was retired is over, so that anyone may take back what it held.
+        matches!(
+            self,
+            Then::Expired { .. }
+                | Then::Passed(_)
+                | Then::Enlisted(_)
+                | Then::Succeeded(_)
+                | Then::Checked(_)
+                | Then::LookedUp { .. }
+                | Then::OwnerFound { .. }
+        )
     }
+}
 
+impl Heart {
     /// Starts what upkeep wants done.
     pub(super) fn start_duty(&mut self, moment: &mut Moment<'_, '_>, output: upkeep::Output) {
         use upkeep::Output;
+        let Some(registry) = moment.registry else {
+            let duty = match output {
+                Output::Promote { limit } => {
+                    return moment.call(Call::Promote(limit), Then::Promoted { limit });
+                }
+                Output::Purge { limit } => return moment.call(Call::Purge(limit), Then::Purged { limit }),
+                Output::Reap { .. } => Duty::Reap,
+                Output::ExtendLeases { .. } => Duty::Extend,
+                Output::ReadDeadlines => Duty::Read,
+            };
+            // Nobody is ours to judge or to spare.
+            return self.upkeep.handle(moment.now, upkeep::Input::Failed { duty });
+        };
         match output {
             Output::Promote { limit } => moment.call(Call::Promote(limit), Then::Promoted { limit }),
             Output::Reap { limit, not_after } => {
-                moment.call(Call::Expired(limit), Then::Expired { limit, not_after });
+                moment.call(Call::Expired(registry, limit), Then::Expired { limit, not_after });
             }
             Output::Purge { limit } => moment.call(Call::Purge(limit), Then::Purged { limit }),
-            Output::ExtendLeases { by } => moment.call(Call::Extend(by), Then::Extended),
-            Output::ReadDeadlines => moment.call(Call::Deadlines, Then::Deadlines),
+            Output::ExtendLeases { by } => moment.call(Call::Extend(registry, by), Then::Extended),
+            Output::ReadDeadlines => moment.call(Call::Deadlines(registry), Then::Deadlines),
         }
     }
 
-    /// The store answered.
+    /// The store answered what was asked while we had this registry.
     pub(super) fn answered(
         &mut self,
         moment: &mut Moment<'_, '_>,
+        registry: Option<RegistryId>,
         then: Then,
         reply: Result<Reply, Unavailable>,
     ) {
+        let is_outdated = then.is_of_a_registry() && registry != moment.registry;
         match reply {
+            _ if is_outdated => self.outdated(moment.now, &then),
             Ok(reply) => self.done(moment, then, reply),
             Err(Unavailable) => self.failed(moment, then),
+        }
+    }
+
+    /// That registry is not ours any more; whoever waited for this was sent away with it.
+    fn outdated(&mut self, now: Instant, then: &Then) {
+        if let Then::Expired { .. } | Then::Passed(_) = then {
+            self.upkeep.handle(now, upkeep::Input::Failed { duty: Duty::Reap });
         }
     }
 
     fn done(&mut self, moment: &mut Moment<'_, '_>, then: Then, reply: Reply) {
         let now = moment.now;
         match (then, reply) {
-            // Asked twice, because the other of the two failed.
-            (Then::Started, _) if self.boot.has_leases => {}
-            (Then::Restored, _) if self.boot.has_roster => {}
-            (Then::Started, Reply::Deadlines(Deadlines { longest_lease, .. })) => {
-                self.boot.has_leases = true;
-                self.upkeep.handle(now, upkeep::Input::Started { longest_lease });
+            (Then::Founded { sent }, Reply::Found(registry)) => {
+                let registry = Some(registry);
+                self.ownership.handle(now, ownership::Input::Founded { sent, registry });
             }
-            (Then::Restored, Reply::Roster(roster)) => {
-                self.boot.has_roster = true;
-                let known = roster.into_iter();
-                let known =
-                    known.map(|it| Restored { key: it.key, nonce: it.nonce, grant: it.grant, name: it.name });
-                self.registry.handle(now, registry::Input::Restored(known.collect()));
+            (Then::BeatDone { sent }, Reply::Beat(peers)) => self.beaten(now, sent, peers),
+            (Then::TakenOver(attempt), Reply::TakeOver(workers)) => {
+                self.taken_over(moment, attempt, Some(workers));
             }
+            (Then::Restored(attempt), Reply::Roster(workers)) => {
+                self.end_take_over(now, attempt, workers);
+            }
+            (Then::Resigned, Reply::Resign) => self.gone_at = Some(now),
             (Then::Enqueued(_), Reply::Enqueue(answer)) => {
                 answer.jobs.iter().for_each(|job| moment.outside.books.acknowledged(job.id));
                 moment.outside.stats.jobs += answer.jobs.len() as u64;
@@ -117,7 +148,7 @@ impl Heart {
                 self.run_due(now, answer.next_run_in);
             }
             (Then::Cancelled, Reply::Cancel(Cancelled::Asked { hold, holder: key })) => {
-                self.registry.handle(now, registry::Input::Cancel { key, hold });
+                self.tell_registry(now, registry::Input::Cancel { key, hold });
             }
             (Then::Cancelled, Reply::Cancel(_)) => {}
             (Then::Redriven, Reply::Redrive(Redriven::Again(queue))) => self.ready(now, [queue]),
@@ -159,22 +190,29 @@ impl Heart {
                     EnlistAnswer::Known => Enlisted::Known,
                     EnlistAnswer::Terminal(end) => Enlisted::Terminal(end),
                     EnlistAnswer::Taken => Enlisted::Taken,
+                    EnlistAnswer::Elsewhere(owner) => {
+                        Enlisted::Elsewhere { address: self.peers.get(&owner).cloned() }
+                    }
+                    EnlistAnswer::Disowned => Enlisted::Trouble,
                 };
-                self.registry.handle(now, registry::Input::Enlisted { key, answer });
+                self.tell_registry(now, registry::Input::Enlisted { key, answer });
             }
             (Then::Succeeded(key), Reply::Succeed(moved)) => {
-                self.registry.handle(now, registry::Input::Succeeded { key, moved: Some(moved) });
+                self.tell_registry(now, registry::Input::Succeeded { key, moved: Some(moved) });
             }
-            (Then::Retired { key, counted }, Reply::Retire) => {
+            (Then::Retired { key, .. }, Reply::Retire(false)) => {
+                self.tell_registry(now, registry::Input::Retired { key, done: false });
+            }
+            (Then::Retired { key, counted }, Reply::Retire(true)) => {
                 moment.call(Call::ReapHolder { key: key.clone(), counted }, Then::ReapedHolder(key));
             }
             (Then::ReapedHolder(key), Reply::Reap(reaped)) => {
                 self.note_reaped(moment, &reaped);
-                self.registry.handle(now, registry::Input::Retired { key, done: true });
+                self.tell_registry(now, registry::Input::Retired { key, done: true });
             }
             (Then::Checked(key), Reply::Renew(renewed)) => {
                 let standings = Some(renewed.into_iter().map(standing).collect());
-                self.registry.handle(now, registry::Input::Checked { key, standings });
+                self.tell_registry(now, registry::Input::Checked { key, standings });
             }
             (Then::Reported { connection, key, holds }, Reply::Finish(answers)) => {
                 self.reported(moment, connection, key, holds, &answers);
@@ -195,26 +233,24 @@ impl Heart {
                 self.stop(moment, connection, stops.collect());
             }
             (Then::LookedUp { connection, number, beat }, Reply::Worker(known)) => {
-                match owner_elsewhere(known, self.registry_id) {
-                    Some(address) => {
-                        let answer = Answer::NotOwner { address: Some(address) };
-                        self.send(
-                            moment,
-                            connection,
-                            Told { heartbeat: Some((number, answer)), ..Told::default() },
-                        );
-                    }
-                    None => self.take_heartbeat(moment, connection, number, *beat),
-                }
+                let is_known = self.registry().is_some_and(|registry| registry.knows(&beat.key));
+                let answer = match self.standing(now, known) {
+                    Standing::Known => return self.take_heartbeat(moment, connection, number, *beat),
+                    _ if is_known => return self.take_heartbeat(moment, connection, number, *beat),
+                    Standing::Elsewhere(address) => Answer::NotOwner { address },
+                };
+                self.send(moment, connection, Told { heartbeat: Some((number, answer)), ..Told::default() });
             }
             (Then::OwnerFound { connection, key, nonce, leave }, Reply::Worker(known)) => {
-                let owner = owner_elsewhere(known, self.registry_id).and_then(|it| it.parse::<usize>().ok());
-                match owner {
-                    Some(registry) => {
-                        let answer = LeaveAnswer::NotOwner(registry - 1);
-                        moment.outside.send(connection, Side::Acceptor, Message::LeaveAnswered(answer));
+                let is_known = self.registry().is_some_and(|registry| registry.knows(&key));
+                match self.standing(now, known) {
+                    Standing::Known => self.take_leave(moment, connection, key, nonce, leave),
+                    _ if is_known => self.take_leave(moment, connection, key, nonce, leave),
+                    Standing::Elsewhere(address) => {
+                        let owner = address.and_then(|address| address.parse().ok());
+                        let answer = Message::LeaveAnswered(LeaveAnswer::NotOwner(owner));
+                        moment.outside.send(connection, Side::Acceptor, answer);
                     }
-                    None => self.take_leave(moment, connection, key, nonce, leave),
                 }
             }
             (then, reply) => unreachable!("{then:?} was answered with {reply:?}"),
@@ -226,7 +262,12 @@ impl Heart {
         let now = moment.now;
         let keep = |heart: &mut Heart, duty| heart.upkeep.handle(now, upkeep::Input::Failed { duty });
         match then {
-            Then::Started | Then::Restored => self.boot.ask_at = Some(now + BOOT_RETRY),
+            Then::Founded { sent } => {
+                self.ownership.handle(now, ownership::Input::Founded { sent, registry: None });
+            }
+            Then::BeatDone { .. } => self.ownership.handle(now, ownership::Input::BeatFailed),
+            Then::TakenOver(attempt) | Then::Restored(attempt) => self.taken_over(moment, attempt, None),
+            Then::Resigned => self.gone_at = Some(now),
             // The client is told, and tries again.
             Then::Enqueued(batch) => {
                 let again = moment.outside.now + ENQUEUE_RETRY;
@@ -242,16 +283,16 @@ impl Heart {
             Then::Extended => keep(self, Duty::Extend),
             Then::Deadlines => keep(self, Duty::Read),
             Then::Enlisted(key) => {
-                self.registry.handle(now, registry::Input::Enlisted { key, answer: Enlisted::Trouble });
+                self.tell_registry(now, registry::Input::Enlisted { key, answer: Enlisted::Trouble });
             }
             Then::Succeeded(key) => {
-                self.registry.handle(now, registry::Input::Succeeded { key, moved: None });
+                self.tell_registry(now, registry::Input::Succeeded { key, moved: None });
             }
             Then::Retired { key, .. } | Then::ReapedHolder(key) => {
-                self.registry.handle(now, registry::Input::Retired { key, done: false });
+                self.tell_registry(now, registry::Input::Retired { key, done: false });
             }
             Then::Checked(key) => {
-                self.registry.handle(now, registry::Input::Checked { key, standings: None });
+                self.tell_registry(now, registry::Input::Checked { key, standings: None });
             }
             Then::Beaten { connection, began, .. } => {
                 self.note_store_pace(now, began);
@@ -292,7 +333,7 @@ impl Heart {
     }
 
     fn settled(&mut self, now: Instant, key: WorkerKey, holds: Vec<Hold>) {
-        self.registry.handle(now, registry::Input::Settled { key, holds });
+        self.tell_registry(now, registry::Input::Settled { key, holds });
     }
 
     fn note_finished(&mut self, now: Instant, answers: &[Finished]) {
@@ -342,11 +383,4 @@ fn standing(renewed: Renewed) -> HoldStanding {
         Renewed::Held { cancel, exclusive, .. } => HoldStanding::Held { cancelled: cancel, exclusive },
         Renewed::Lost => HoldStanding::Lost,
     }
-}
-
-/// The address of the server that judges this worker, if that is another one and the worker lives. A server's address
-/// is the number of its registry.
-fn owner_elsewhere(known: Option<KnownWorker>, ours: model::RegistryId) -> Option<String> {
-    let known = known.filter(|known| known.ended.is_none())?;
-    known.worker.registry.filter(|owner| *owner != ours).map(|owner| owner.0.to_string())
 }

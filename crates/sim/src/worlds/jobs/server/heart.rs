@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lease::message::{Generation, StopOrder};
-use lease::registry::{self, Registry, Ticket};
+use lease::message::{Answer, StopOrder};
+use lease::ownership::Ownership;
+use lease::registry::{self, Registry};
 use model::{HolderEnd, Instant, QueueName, RegistryId, WorkerKey};
 use schedule::dispatch::{self, Dispatcher};
 use schedule::upkeep::{self, Upkeep};
@@ -12,10 +13,11 @@ use store::Enlist;
 
 use super::super::call::Call;
 use super::super::event::{LeaveAnswer, Message, Told, answer_word};
-use super::super::laws::bind_undone::{Acknowledged, Changes};
+use super::super::laws::{double_judge, two_owners};
 use super::super::mutation::Mutation;
-use super::super::outside::Declared;
-use super::super::setup::{LEASE_MAX, LEASE_MIN, Setup};
+use super::super::outside::{Declared, HowDeclared};
+use super::super::setup::{LEASE_MAX, Setup};
+use super::roll::Roll;
 use super::sessions::Sessions;
 use super::strays::Strays;
 use super::{Moment, Then};
@@ -24,100 +26,78 @@ use crate::rng::Rng;
 
 /// How often a server looks for work that another one made available.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// The lease of a worker that asks for none.
-const LEASE_DEFAULT: Duration = Duration::from_secs(6);
-/// How long ended workers are remembered.
-const REMEMBER_ENDED: Duration = Duration::from_secs(60);
-
 pub(super) struct Heart {
-    pub(super) registry: Registry,
-    pub(super) registry_id: RegistryId,
+    pub(super) index: usize,
+    pub(super) ownership: Ownership,
+    /// While a registry is ours.
+    pub(super) roll: Option<Roll>,
+    /// The addresses of all servers as last seen, by the registry they have.
+    pub(super) peers: BTreeMap<RegistryId, String>,
     pub(super) dispatcher: Dispatcher,
     pub(super) upkeep: Upkeep,
     pub(super) sessions: Sessions,
-    pub(super) generation: Generation,
-    /// Who waits for an answer of the registry.
-    pub(super) tickets: BTreeMap<Ticket, Waiting>,
     pub(super) next_ticket: u64,
     /// The number of the last start that was sent.
     pub(super) last_start: u64,
-    /// What the store must tell before we are whole, and when to ask it.
-    pub(super) boot: Boot,
     pub(super) strays: Strays,
-    pub(super) acknowledged: Acknowledged,
+    /// When we are gone, once we were asked to go.
+    pub(super) gone_at: Option<Instant>,
     queues: Vec<QueueName>,
     poll_at: Option<Instant>,
     /// The wall clock's steps that were noticed.
     wall_steps: u64,
 }
 
-/// Who waits for an answer.
-#[derive(Debug, Default)]
-pub(super) struct Waiting {
-    /// `None` for an operator.
-    pub(super) connection: Option<ConnectionId>,
-    /// Of the heartbeat.
-    pub(super) number: u64,
-    pub(super) changes: Changes,
-    /// It waits on a connection of its own.
-    pub(super) is_call: bool,
-}
-
-/// What is still to be read from the store after a start.
-#[derive(Debug, Default)]
-pub(super) struct Boot {
-    pub(super) has_leases: bool,
-    pub(super) has_roster: bool,
-    /// When to ask for what is missing.
-    pub(super) ask_at: Option<Instant>,
-}
-
 impl Heart {
-    pub(super) fn new(index: usize, life: u32, setup: &Setup) -> Self {
-        let registry_id = setup.servers[index].registry;
-        // No two lives of any servers have the same one.
-        let generation = Generation(u64::from(life) * 10 + index as u64 + 1);
-        let terms = registry::Terms {
-            registry: registry_id,
-            generation,
-            lease_default: LEASE_DEFAULT,
-            lease_min: LEASE_MIN,
-            lease_max: LEASE_MAX,
-            rate_error: setup.rate_error(),
-            registrations_per_second: setup.registrations_per_second,
-            remember_ended: REMEMBER_ENDED,
+    pub(super) fn new(index: usize, life: u32, now: Instant, setup: &Setup) -> Self {
+        let ownership = match setup.mutation.and_then(Mutation::of_ownership) {
+            Some(mutation) => Ownership::broken(now, setup.ownership(), mutation),
+            None => Ownership::new(now, setup.ownership()),
         };
-        let registry = match setup.mutation.and_then(Mutation::of_registry) {
-            Some(mutation) => Registry::broken(terms, mutation),
-            None => Registry::new(terms),
-        };
+        let mut upkeep = Upkeep::new();
+        upkeep.handle(now, upkeep::Input::Started { longest_lease: None });
+        let strays = Rng::stream(setup.seed, u64::from(life) * 10 + index as u64, "strays");
         Heart {
-            registry,
-            registry_id,
+            index,
+            ownership,
+            roll: None,
+            peers: BTreeMap::new(),
             dispatcher: Dispatcher::new(),
-            upkeep: Upkeep::new(),
+            upkeep,
             sessions: Sessions::new(setup.mutation),
-            generation,
-            tickets: BTreeMap::new(),
             next_ticket: 0,
             last_start: 0,
-            boot: Boot { ask_at: Some(Instant::ZERO), ..Boot::default() },
-            strays: Strays::new(Rng::stream(setup.seed, generation.0, "strays"), setup.stray_starts),
-            acknowledged: Acknowledged::default(),
+            strays: Strays::new(strays, setup.stray_starts),
+            gone_at: None,
             queues: setup.queues.clone(),
             poll_at: Some(Instant::ZERO),
             wall_steps: 0,
         }
     }
 
-    pub(super) fn registry(&self) -> &Registry {
-        &self.registry
+    pub(super) fn registry(&self) -> Option<&Registry> {
+        self.roll.as_ref().map(|roll| &roll.registry)
+    }
+
+    pub(super) fn registry_id(&self) -> Option<RegistryId> {
+        self.roll.as_ref().map(|roll| roll.id)
+    }
+
+    /// Until when our registry is ours for certain.
+    pub(super) fn owned_until(&self) -> Option<Instant> {
+        self.roll.as_ref().map(|roll| roll.owned_until)
+    }
+
+    /// Whether we have gone, as we were asked to.
+    pub(super) fn is_gone(&self, now: Instant) -> bool {
+        self.gone_at.is_some_and(|at| at <= now)
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        let machines =
-            [self.registry.next_deadline(), self.dispatcher.next_deadline(), self.upkeep.next_deadline()];
-        machines.into_iter().chain([self.poll_at, self.boot.ask_at]).flatten().min()
+        let ownership = self.ownership.next_deadline().filter(|_| self.gone_at.is_none());
+        let registry = self.roll.as_ref().and_then(|roll| roll.registry.next_deadline());
+        let machines = [ownership, registry, self.dispatcher.next_deadline(), self.upkeep.next_deadline()];
+        machines.into_iter().chain([self.poll_at, self.gone_at]).flatten().min()
     }
 
     pub(super) fn handle_deadline(&mut self, moment: &mut Moment<'_, '_>) {
@@ -126,10 +106,10 @@ impl Heart {
             self.wall_steps = moment.outside.wall_steps;
             self.upkeep.handle(now, upkeep::Input::WallStepped);
         }
-        if self.boot.ask_at.take_if(|at| *at <= now).is_some() {
-            self.ask_what_is_missing(moment);
+        self.ownership.handle_deadline(now);
+        if let Some(roll) = &mut self.roll {
+            roll.registry.handle_deadline(now);
         }
-        self.registry.handle_deadline(now);
         self.dispatcher.handle_deadline(now);
         self.upkeep.handle_deadline(now);
         if self.poll_at.take_if(|at| *at <= now).is_some() {
@@ -146,9 +126,23 @@ impl Heart {
         }
     }
 
+    /// Tells the registry, if there is one.
+    pub(super) fn tell_registry(&mut self, now: Instant, input: registry::Input) {
+        if let Some(roll) = &mut self.roll {
+            roll.registry.handle(now, input);
+        }
+    }
+
     /// Does what the machines say, until they say nothing more.
     pub(super) fn act(&mut self, moment: &mut Moment<'_, '_>) {
-        while let Some(output) = self.registry.poll_output() {
+        while self.gone_at.is_none()
+            && let Some(output) = self.ownership.poll_output()
+        {
+            self.own(moment, output);
+        }
+        while let Some(roll) = &mut self.roll
+            && let Some(output) = roll.registry.poll_output()
+        {
             self.obey_registry(moment, output);
         }
         while let Some(dispatch::Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {
@@ -161,52 +155,78 @@ impl Heart {
 
     fn obey_registry(&mut self, moment: &mut Moment<'_, '_>, output: registry::Output) {
         use registry::Output;
+        let Some(roll) = &mut self.roll else { return };
         match output {
             Output::Answer { ticket, key, answer } => {
-                let Some(waiting) = self.tickets.remove(&ticket) else { return };
+                let Some(mut waiting) = roll.tickets.remove(&ticket) else { return };
+                // Whoever is new has been made ours since its heartbeat was read.
+                waiting.by_owner |= waiting.is_stranger && moment.outside.books.is_owner(roll.id, &key);
                 moment.outside.stats.heartbeats += 1;
-                moment.outside.tell(|| {
-                    format!("registry {} answers {key}: {}", self.registry_id.0, answer_word(&answer))
-                });
-                if let lease::message::Answer::Ok(ack) = &answer {
-                    self.acknowledged.heartbeat(&key, &waiting.changes, &self.registry);
-                    let lost = ack.stops.iter().filter(|stop| stop.reason == StopOrder::Lost);
-                    lost.for_each(|stop| self.acknowledged.forget(&key, stop.hold));
-                    moment.outside.judge(self.acknowledged.check(&key, &self.registry));
+                moment
+                    .outside
+                    .tell(|| format!("registry {} answers {key}: {}", roll.id.0, answer_word(&answer)));
+                match &answer {
+                    Answer::Ok(ack) => {
+                        roll.acknowledged.heartbeat(&key, &waiting.changes, &roll.registry);
+                        let lost = ack.stops.iter().filter(|stop| stop.reason == StopOrder::Lost);
+                        lost.for_each(|stop| roll.acknowledged.forget(&key, stop.hold));
+                        moment.outside.judge(roll.acknowledged.check(&key, &roll.registry));
+                        moment.outside.stats.unsure_answers += u64::from(!ack.exclusive_hold);
+                        if ack.exclusive_hold {
+                            moment.outside.judge(two_owners::check_extension(
+                                &key,
+                                roll.id,
+                                waiting.by_owner,
+                            ));
+                        }
+                    }
+                    // That we know nothing of it counts only if we are the ones who must know.
+                    Answer::Inactive { .. } if waiting.is_stranger => {
+                        let owner = moment.outside.books.owner_of(&key);
+                        moment.outside.judge(double_judge::check(&key, owner, Some(roll.id)));
+                    }
+                    _ => {}
                 }
                 if let Some(connection) = waiting.connection {
                     self.release_credits(moment, connection, &key);
                     let heartbeat = Some((waiting.number, answer));
-                    self.send(moment, connection, Told { heartbeat, ..Told::default() });
+                    let told = Told { heartbeat, by_owner: waiting.by_owner, ..Told::default() };
+                    self.send(moment, connection, told);
                 }
             }
             Output::Enlist { key, nonce, grant, profile } => {
-                let registry = Some(self.registry_id);
-                let worker = Enlist { key: key.clone(), nonce, registry, grant, name: profile.name };
+                let name = profile.name;
+                let worker = Enlist { key: key.clone(), nonce, registry: roll.id, pings: false, grant, name };
                 moment.call(Call::Enlist(worker), Then::Enlisted(key));
             }
             Output::Succeed { former, key, holds } => {
                 moment.call(Call::Succeed { former, key: key.clone(), holds }, Then::Succeeded(key));
             }
             Output::Retire { key, end, counted, .. } => {
-                moment.call(Call::Retire { key: key.clone(), end }, Then::Retired { key, counted });
+                let by = roll.id;
+                moment.call(Call::Retire { key: key.clone(), end, by }, Then::Retired { key, counted });
             }
             Output::Check { key, holds } => {
                 let lease = moment.outside.setup.verify_push;
                 moment.call(Call::Renew { key: key.clone(), holds, lease }, Then::Checked(key));
             }
             Output::Bound { key, holds } => {
-                holds.iter().for_each(|hold| self.acknowledged.early(&key, *hold));
+                let books = &moment.outside.books;
+                let is_exclusive = holds.iter().any(|hold| books.job(hold.job).is_exclusive);
+                let is_owner = books.is_owner(roll.id, &key);
+                let verdict = two_owners::check_extension(&key, roll.id, is_owner || !is_exclusive);
+                moment.outside.judge(verdict);
+                holds.iter().for_each(|hold| roll.acknowledged.early(&key, *hold));
                 self.send_to(moment, &key, Told { bound: holds, ..Told::default() });
             }
             Output::Stop { key, stops } => {
                 let lost = stops.iter().filter(|stop| stop.reason == StopOrder::Lost);
-                lost.for_each(|stop| self.acknowledged.forget(&key, stop.hold));
+                lost.for_each(|stop| roll.acknowledged.forget(&key, stop.hold));
                 self.send_to(moment, &key, Told { stops, ..Told::default() });
             }
             Output::Ended { key, end } => self.ended(moment, key, end),
             Output::LeaveDone { ticket } => {
-                let Some(waiting) = self.tickets.remove(&ticket) else { return };
+                let Some(waiting) = roll.tickets.remove(&ticket) else { return };
                 let Some(connection) = waiting.connection else { return };
                 if waiting.is_call {
                     let answer = Message::LeaveAnswered(LeaveAnswer::Taken);
@@ -234,14 +254,15 @@ impl Heart {
     }
 
     fn ended(&mut self, moment: &mut Moment<'_, '_>, key: WorkerKey, end: HolderEnd) {
-        moment.outside.tell(|| format!("registry {} ends {key}: {}", self.registry_id.0, end.sentence()));
-        self.acknowledged.ended(&key);
+        let Some(roll) = &mut self.roll else { return };
+        moment.outside.tell(|| format!("registry {} ends {key}: {}", roll.id.0, end.sentence()));
+        roll.acknowledged.ended(&key);
+        let lease = roll.registry.worker(&key).map_or(LEASE_MAX, |view| view.lease);
         for session in self.sessions.of_key(&key) {
             self.dispatcher.handle(moment.now, dispatch::Input::Left { session: session.id });
         }
         if end == HolderEnd::Expired {
-            let lease = self.registry.worker(&key).map_or(LEASE_MAX, |view| view.lease);
-            moment.outside.declared.push(Declared { key, lease, is_expiry: true });
+            moment.outside.declared.push(Declared { key, lease, how: HowDeclared::Expired });
         }
     }
 }

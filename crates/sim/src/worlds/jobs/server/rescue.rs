@@ -46,7 +46,6 @@ impl Heart {
                 beats_itself: row.beats_itself,
                 exclusive: row.exclusive,
                 pings: false,
-                unreachable_for: None,
             })
             .collect();
         let mut pass =
@@ -55,7 +54,8 @@ impl Heart {
         if moment.now > not_after {
             return pass;
         }
-        let verdicts = self.registry.verify(moment.now, &asked);
+        let Some(roll) = &mut self.roll else { return pass };
+        let verdicts = roll.registry.verify(moment.now, &asked);
         let (mut pushed, mut again, mut taken) = (Vec::new(), Vec::new(), Vec::new());
         for (row, verdict) in rows.into_iter().zip(verdicts) {
             match verdict {

@@ -107,6 +107,11 @@ impl Sessions {
         Some((session.id, std::mem::take(&mut session.held_back)))
     }
 
+    /// All streams.
+    pub(super) fn connections(&self) -> Vec<ConnectionId> {
+        self.by_connection.keys().copied().collect()
+    }
+
     pub(super) fn on(&self, connection: ConnectionId) -> Option<&Session> {
         self.by_connection.get(&connection)
     }

@@ -11,7 +11,9 @@ use super::super::call::Call;
 use super::super::event::{Message, Told};
 use super::super::laws::bind_undone::Changes;
 use super::super::laws::renewed_on_mismatch;
-use super::heart::{Heart, Waiting};
+use super::super::mutation::Mutation;
+use super::heart::Heart;
+use super::roll::{Roll, Waiting};
 use super::sessions::Session;
 use super::{Moment, ServerInput, Then};
 use crate::net::{ConnectionId, Side};
@@ -22,7 +24,7 @@ impl Heart {
         match input {
             ServerInput::Heard(connection, message) => self.hear_worker(moment, connection, message),
             ServerInput::Broken(connection) => self.end_session(moment, connection),
-            ServerInput::Answered(then, reply) => self.answered(moment, then, reply),
+            ServerInput::Answered(registry, then, reply) => self.answered(moment, registry, then, reply),
             ServerInput::Enqueue(batch) => {
                 let then = Then::Enqueued(Box::new(batch.clone()));
                 moment.call(Call::Enqueue(batch), then);
@@ -30,10 +32,12 @@ impl Heart {
             ServerInput::Cancel(id) => moment.call(Call::Cancel(id), Then::Cancelled),
             ServerInput::Redrive(id) => moment.call(Call::Redrive(id), Then::Redriven),
             ServerInput::Kick(key) => {
-                let ticket = self.ticket(Waiting::default());
-                self.registry.handle(moment.now, registry::Input::Kick { ticket, key });
+                if let Some(ticket) = self.ticket(Waiting::default()) {
+                    self.tell_registry(moment.now, registry::Input::Kick { ticket, key });
+                }
             }
-            ServerInput::Drain(key) => self.registry.handle(moment.now, registry::Input::Drain { key }),
+            ServerInput::Drain(key) => self.tell_registry(moment.now, registry::Input::Drain { key }),
+            ServerInput::Stop(_) => self.go(moment),
         }
         self.act(moment);
     }
@@ -65,16 +69,25 @@ impl Heart {
         beat: Heartbeat,
     ) {
         let now = moment.now;
-        let changes = Changes::of(&beat);
-        let ticket = self.ticket(Waiting { connection: Some(connection), number, changes, is_call: false });
         let key = beat.key.clone();
-        let with_wrong_token = self.registry.worker(&key).filter(|view| beat.token != Some(view.token));
-        let stalls = self.registry.stalls();
-        self.registry.handle(now, registry::Input::Heartbeat { ticket, beat });
+        let Some(roll) = &self.roll else { return };
+        let waiting = Waiting {
+            connection: Some(connection),
+            number,
+            changes: Changes::of(&beat),
+            is_stranger: !roll.registry.knows(&key),
+            by_owner: moment.outside.books.is_owner(roll.id, &key),
+            ..Waiting::default()
+        };
+        let Some(ticket) = self.ticket(waiting) else { return };
+        let Some(Roll { registry, .. }) = &mut self.roll else { return };
+        let with_wrong_token = registry.worker(&key).filter(|view| beat.token != Some(view.token));
+        let stalls = registry.stalls();
+        registry.handle(now, registry::Input::Heartbeat { ticket, beat });
         // A stall of ours is made up for at the first word that we hear, whatever it is.
         if let Some(before) = with_wrong_token
-            && self.registry.stalls() == stalls
-            && let Some(after) = self.registry.worker(&key)
+            && registry.stalls() == stalls
+            && let Some(after) = registry.worker(&key)
         {
             moment.outside.judge(renewed_on_mismatch::check(&key, before.expires, after.expires));
         }
@@ -83,11 +96,14 @@ impl Heart {
     fn hear_worker(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId, message: Message) {
         match message {
             Message::Hello { key, nonce, profile } => {
+                let Some(generation) = self.roll.as_ref().map(Roll::generation) else {
+                    return moment.outside.close(connection, Side::Acceptor);
+                };
                 let session = self.sessions.open(connection, key, nonce, profile);
                 let queues = session.open_queues(&moment.outside.setup.exclusive);
                 let joined = dispatch::Input::Joined { session: session.id, queues };
                 self.dispatcher.handle(moment.now, joined);
-                let welcome = Message::Welcome { generation: self.generation };
+                let welcome = Message::Welcome { generation };
                 moment.outside.send(connection, Side::Acceptor, welcome);
             }
             Message::Said(said) => {
@@ -96,12 +112,17 @@ impl Heart {
                 }
             }
             Message::Leave { key, nonce, leave } => {
-                // Whom this registry does not know may belong to another one.
-                if self.registry.worker(&key).is_some() {
-                    return self.take_leave(moment, connection, key, nonce, leave);
+                match &self.roll {
+                    Some(roll) if roll.registry.knows(&key) => {
+                        self.take_leave(moment, connection, key, nonce, leave);
+                    }
+                    // Whom this registry does not know may belong to another one.
+                    Some(_) => {
+                        let call = Call::Worker(key.clone());
+                        moment.call(call, Then::OwnerFound { connection, key, nonce, leave });
+                    }
+                    None => moment.outside.close(connection, Side::Acceptor),
                 }
-                let call = Call::Worker(key.clone());
-                moment.call(call, Then::OwnerFound { connection, key, nonce, leave });
             }
             Message::Welcome { .. } | Message::Told(_) | Message::LeaveAnswered(_) => {
                 unreachable!("servers say that")
@@ -138,17 +159,20 @@ impl Heart {
             moment.call(Call::Finish { key: key.clone(), reports: said.reports }, then);
         }
         if !said.binds.is_empty() {
-            said.binds.iter().for_each(|bind| self.acknowledged.asked(*bind));
-            self.registry.handle(now, registry::Input::Bind { key: key.clone(), nonce, binds: said.binds });
+            if let Some(roll) = &mut self.roll {
+                said.binds.iter().for_each(|bind| roll.acknowledged.asked(*bind));
+            }
+            self.tell_registry(now, registry::Input::Bind { key: key.clone(), nonce, binds: said.binds });
         }
         if let Some((number, beat)) = said.heartbeat {
             self.hear_heartbeat(moment, connection, number, beat);
         }
-        if let Some(leave) = said.leave {
-            let ticket = self.ticket(Waiting { connection: Some(connection), ..Waiting::default() });
+        if let Some(leave) = said.leave
+            && let Some(ticket) = self.ticket(Waiting { connection: Some(connection), ..Waiting::default() })
+        {
             let words = Leave { all_stopped: leave.all_stopped, ..Leave::default() };
             let (key, nonce) = (leave.key, Some(leave.nonce));
-            self.registry.handle(now, registry::Input::Leave { ticket, key, nonce, leave: words });
+            self.tell_registry(now, registry::Input::Leave { ticket, key, nonce, leave: words });
         }
     }
 
@@ -162,9 +186,10 @@ impl Heart {
         leave: Leave,
     ) {
         let waiting = Waiting { connection: Some(connection), is_call: true, ..Waiting::default() };
-        let ticket = self.ticket(waiting);
-        let nonce = Some(nonce);
-        self.registry.handle(moment.now, registry::Input::Leave { ticket, key, nonce, leave });
+        if let Some(ticket) = self.ticket(waiting) {
+            let nonce = Some(nonce);
+            self.tell_registry(moment.now, registry::Input::Leave { ticket, key, nonce, leave });
+        }
     }
 
     /// Only a worker that our registry has as alive is given jobs: another one's we could not vouch for. Servers wait for
@@ -175,7 +200,7 @@ impl Heart {
         connection: ConnectionId,
         key: &WorkerKey,
     ) {
-        let Some(view) = self.registry.worker(key) else { return };
+        let Some(view) = self.registry().and_then(|registry| registry.worker(key)) else { return };
         if !matches!(view.state, WorkerState::Active | WorkerState::Unsynced) {
             return;
         }
@@ -185,7 +210,7 @@ impl Heart {
         }
     }
 
-    /// Whom this registry does not know may belong to another one.
+    /// Whom this registry does not know may belong to another one, if it was ever known to anybody.
     fn hear_heartbeat(
         &mut self,
         moment: &mut Moment<'_, '_>,
@@ -193,7 +218,8 @@ impl Heart {
         number: u64,
         beat: Heartbeat,
     ) {
-        if self.registry.worker(&beat.key).is_some() {
+        let is_stranger = beat.token.is_some() && !self.registry().is_some_and(|it| it.knows(&beat.key));
+        if !is_stranger || moment.outside.setup.mutation == Some(Mutation::StrangersAreDead) {
             return self.take_heartbeat(moment, connection, number, beat);
         }
         let call = Call::Worker(beat.key.clone());
@@ -206,10 +232,10 @@ impl Heart {
         }
     }
 
-    fn ticket(&mut self, waiting: Waiting) -> Ticket {
+    fn ticket(&mut self, waiting: Waiting) -> Option<Ticket> {
         self.next_ticket += 1;
         let ticket = Ticket(self.next_ticket);
-        self.tickets.insert(ticket, waiting);
-        ticket
+        self.roll.as_mut()?.tickets.insert(ticket, waiting);
+        Some(ticket)
     }
 }

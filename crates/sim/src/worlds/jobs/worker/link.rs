@@ -29,12 +29,14 @@ pub(super) struct Link {
     /// Which server is tried, or used.
     server: usize,
     stage: Stage,
+    /// How often we were sent away since a server last took a heartbeat of ours.
+    redirects: u32,
 }
 
 impl Link {
     /// Not connected; the first try is due at once.
     pub(super) fn new(server: usize) -> Self {
-        Link { server: server % SERVERS, stage: Stage::Down { retry_at: Instant::ZERO } }
+        Link { server: server % SERVERS, stage: Stage::Down { retry_at: Instant::ZERO }, redirects: 0 }
     }
 
     /// The server to connect to, if it is time to try.
@@ -55,6 +57,13 @@ impl Link {
         false
     }
 
+    /// The server put us off for so long, and up to half as much again: until then it has nothing to say.
+    pub(super) fn put_off(&mut self, now: Instant, wait: Duration) {
+        if let Stage::Up { heard_at, .. } = &mut self.stage {
+            *heard_at = now + wait * 3 / 2;
+        }
+    }
+
     /// Whether the server has been silent for too long.
     pub(super) fn gives_up(&self, now: Instant, lease: Duration) -> bool {
         self.give_up_at(lease).is_some_and(|at| at <= now)
@@ -69,8 +78,32 @@ impl Link {
     /// Leaves the connection and tries this server at this time.
     pub(super) fn go_to(&mut self, server: usize, retry_at: Instant) -> Option<ConnectionId> {
         let connection = self.connection();
-        *self = Link { server, stage: Stage::Down { retry_at } };
+        self.server = server;
+        self.stage = Stage::Down { retry_at };
         connection
+    }
+
+    /// The server took a heartbeat.
+    pub(super) fn is_served(&mut self) {
+        self.redirects = 0;
+    }
+
+    /// The server sends us to another one, perhaps without knowing to which. We go there at once the first time; whoever is
+    /// sent on and on may be sent to somebody who is gone, so that all are tried in turn, and not as fast as we can.
+    pub(super) fn redirected(
+        &mut self,
+        owner: Option<usize>,
+        now: Instant,
+        rng: &mut Rng,
+    ) -> Option<ConnectionId> {
+        self.redirects += 1;
+        match owner {
+            Some(owner) if self.redirects == 1 => self.go_to(owner, now),
+            Some(owner) if self.redirects % 2 == 1 => {
+                self.go_to(owner, now + rng.span(Duration::from_millis(1), RETRY_MAX))
+            }
+            _ => self.try_next(now, rng),
+        }
     }
 
     pub(super) fn next_deadline(&self, lease: Duration) -> Option<Instant> {

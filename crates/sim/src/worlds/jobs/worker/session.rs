@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lease::guardian::Order;
 use lease::ledger::{self, Ended, KeyEnd, Ledger, Transmit};
-use lease::message::{Answer, Profile};
+use lease::message::{Answer, LaterReason, Profile};
 use model::{Hold, Instant, Nonce, WorkerKey};
 
 use super::super::books::shown as shown_hold;
@@ -15,7 +15,7 @@ use super::super::guardian::GuardianId;
 use super::super::laws::key_used_after_lapse::Proof;
 use super::super::laws::{exclusive_to_the_unfit, started_twice_under_one_fence};
 use super::super::mutation::Mutation;
-use super::super::outside::{Death, Declared, Outside};
+use super::super::outside::{Death, Declared, HowDeclared, Outside};
 use super::super::setup::{LEASE_MIN, server_node, worker_node};
 use super::guard::Guard;
 use super::handlers::{HandlerNews, Handlers};
@@ -241,7 +241,7 @@ impl Session {
             self.input(moment, ledger::Input::Bound(told.bound));
         }
         if let Some((number, answer)) = told.heartbeat {
-            self.hear_answer(moment, number, answer);
+            self.hear_answer(moment, number, answer, told.by_owner);
         }
         for grant in told.assignments {
             if grant.exclusive {
@@ -254,22 +254,35 @@ impl Session {
         }
     }
 
-    fn hear_answer(&mut self, moment: &mut Moment<'_, '_>, number: u64, answer: Answer) {
+    fn hear_answer(&mut self, moment: &mut Moment<'_, '_>, number: u64, answer: Answer, by_owner: bool) {
         let key = self.key().clone();
-        let was_taken = match &answer {
+        let was_taken = matches!(answer, Answer::Ok(_));
+        let granted = match &answer {
             Answer::Ok(ack) => {
                 let error = moment.outside.setup.rate_error();
-                self.proof.acknowledged(moment.now, number, ack.lease, error);
-                true
+                self.proof.acknowledged(moment.now, number, ack.lease, error)
             }
-            _ => false,
+            _ => None,
         };
+        let is_troubled = matches!(answer, Answer::Later { why: LaterReason::StoreTrouble, .. });
+        if let Answer::Later { retry_after, .. } = answer {
+            self.link.put_off(moment.now, retry_after);
+        }
         self.input(moment, ledger::Input::HeartbeatAnswered { number, answer });
         // An answer that comes too late ends the key that it was for.
         if was_taken && *self.key() == key {
+            self.link.is_served();
+            let when = |until: Option<Instant>| until.map(|until| moment.clock.when(until));
             let book = moment.outside.books.key_mut(&key);
             book.answered_at = Some(moment.outside.now);
-            book.held_until = self.ledger.hold_until().map(|until| moment.clock.when(until));
+            book.exclusive_until = when(self.ledger.exclusive_hold_until());
+            if by_owner {
+                book.held_until = book.held_until.max(when(granted));
+            }
+        }
+        // Others may be able to say whose we are.
+        if is_troubled && self.ledger.is_registered() {
+            self.leave_server(moment);
         }
     }
 
@@ -314,11 +327,12 @@ impl Session {
                     moment
                         .outside
                         .tell(|| format!("{} is over ({why:?}); {key} takes its place", self.ledger.key()));
-                    if why == KeyEnd::Lapsed {
-                        let lapsed =
-                            Declared { key: self.key().clone(), lease: self.lease, is_expiry: false };
-                        moment.outside.declared.push(lapsed);
-                    }
+                    let how = match why {
+                        KeyEnd::Lapsed => HowDeclared::Lapsed,
+                        KeyEnd::Inactive => HowDeclared::Told,
+                    };
+                    let over = Declared { key: self.key().clone(), lease: self.lease, how };
+                    moment.outside.declared.push(over);
                     moment.outside.books.drew_key(&key, self.index, moment.life);
                     self.ledger.handle(moment.now, ledger::Input::Rekeyed { key: key.clone() });
                     if *self.key() == key {
@@ -328,8 +342,10 @@ impl Session {
                     self.reopen(moment, self.link.server());
                 }
                 Output::MoveTo { address } => {
-                    let owner = address.and_then(|address| address.parse::<usize>().ok());
-                    self.reopen(moment, owner.map_or(self.link.server(), |registry| registry - 1));
+                    moment.outside.stats.redirects += 1;
+                    let owner = address.and_then(|address| address.parse().ok());
+                    let connection = self.link.redirected(owner, moment.now, moment.rng);
+                    self.disconnected(moment, connection);
                 }
                 Output::Registered { lease } => {
                     self.lease = lease;

@@ -1,0 +1,155 @@
+//! What keeping a registry takes: each duty is one call to the store and one event back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lease::ownership::Input;
+use model::{Instant, RegistryId};
+use rpc::wire;
+use rpc::wire::servers_client::ServersClient;
+use store::{News, Peer, ServerInfo};
+use tonic::transport::Endpoint;
+use tracing::{info, warn};
+
+use crate::api::Api;
+use crate::charge::sightings;
+use crate::event::{Event, RollEvent};
+
+/// How long the store must have been out of reach before others are asked.
+const CUT_OFF_AFTER: Duration = Duration::from_secs(6);
+/// How often, while a beat is under way.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How many of them, and how long each may take.
+const OTHERS_ASKED_MAX: usize = 5;
+const ASK_WITHIN: Duration = Duration::from_millis(700);
+/// What another server saw longer ago than this proves nothing.
+const FRESH_MS: i64 = 3_000;
+/// Pause between tries to take over.
+const TRY_AGAIN: Duration = Duration::from_millis(300);
+
+/// Makes a registry for this server.
+pub(crate) async fn found(api: Arc<Api>) {
+    let sent = api.clock.monotonic();
+    let registry = match api.store.found(server_info(&api)).await {
+        Ok(registry) => Some(registry),
+        Err(error) => {
+            if api.charge.begins_to_fail() {
+                warn!(%error, "cannot make a registry of workers; trying on");
+            }
+            None
+        }
+    };
+    api.tell(Event::Ownership(Input::Founded { sent, registry })).await;
+}
+
+/// Our last life ended without a word; whoever takes over its workers, most likely we, need not wait.
+async fn bury_last_life(api: &Api, peers: &[Peer]) {
+    let Some(last) = api.charge.take_last(peers, &server_info(api)) else { return };
+    match api.store.resign(last).await {
+        Ok(()) => info!(registry = last.0, "the last life of this server is over; its workers go on at once"),
+        Err(error) => info!(registry = last.0, %error, "the workers of our last life have to wait a little"),
+    }
+}
+
+fn server_info(api: &Api) -> ServerInfo {
+    ServerInfo { name: api.config.name.clone(), address: api.config.address.clone() }
+}
+
+/// Commits a beat, and looks at the others on that occasion.
+pub(crate) async fn beat(api: Arc<Api>, registry: RegistryId) {
+    let sent = api.clock.monotonic();
+    let mut beating = api.store.beat(registry);
+    let answer = loop {
+        tokio::select! {
+            answer = &mut beating => break answer,
+            // A database that cannot be reached may keep us waiting for longer than our workers have.
+            () = tokio::time::sleep(ASK_EVERY) => {
+                if is_gone_by_others(&api, registry).await {
+                    break Ok(None);
+                }
+            }
+        }
+    };
+    let input = match answer {
+        Ok(Some(peers)) => {
+            bury_last_life(&api, &peers).await;
+            let seen = sightings(&peers);
+            api.metrics.servers.set(peers.len() as i64);
+            if api.charge.set_peers(peers, sent) {
+                api.tell(Event::News(News::Missed)).await;
+            }
+            Input::Beaten { sent, seen }
+        }
+        Ok(None) => Input::Gone,
+        Err(error) => {
+            if api.charge.begins_to_fail() {
+                warn!(%error, "cannot say that this server is alive; trying on");
+            }
+            if is_gone_by_others(&api, registry).await { Input::Gone } else { Input::BeatFailed }
+        }
+    };
+    api.tell(Event::Ownership(input)).await;
+}
+
+/// Whether another server says that our registry is not there any more. It can see the store, which we cannot: then our
+/// workers are better off elsewhere, and only cling to us because we still answer.
+async fn is_gone_by_others(api: &Api, registry: RegistryId) -> bool {
+    let now = api.clock.monotonic();
+    let is_cut_off = |at: Instant| now.since(at) > CUT_OFF_AFTER;
+    let Some((peers, _)) = api.charge.seen().filter(|(_, seen_at)| is_cut_off(*seen_at)) else {
+        return false;
+    };
+    for peer in peers.iter().filter(|peer| peer.registry != registry).take(OTHERS_ASKED_MAX) {
+        match tokio::time::timeout(ASK_WITHIN, servers_seen_by(&peer.server.address)).await {
+            Ok(Some(seen)) if seen.age_ms < FRESH_MS => {
+                return seen.servers.iter().all(|server| server.registry != registry.0);
+            }
+            _ => {}
+        }
+    }
+    false
+}
+
+async fn servers_seen_by(address: &str) -> Option<wire::ListServersResponse> {
+    let channel = Endpoint::from_shared(address.to_owned()).ok()?.connect().await.ok()?;
+    let answer = ServersClient::new(channel).list(wire::ListServersRequest {}).await;
+    Some(answer.ok()?.into_inner())
+}
+
+/// Takes over the workers of a server that is gone. The registry was told that this begins: until it hears who they are it
+/// judges nobody whom it does not know.
+pub(crate) async fn take_over(api: Arc<Api>, from: RegistryId, beats: u64, by: RegistryId) {
+    let mut may_have_happened = false;
+    let workers = loop {
+        let taken = match api.store.take_over(from, beats, by).await {
+            Ok(Some(workers)) => {
+                let count = workers.len();
+                info!(registry = from.0, workers = count, "the workers of another server are taken over");
+                api.metrics.take_overs.inc();
+                Ok(workers)
+            }
+            // A call that failed before may have done it. Now that this one was answered, it can do nothing any more.
+            Ok(None) if may_have_happened => api.store.roster(by).await,
+            Ok(None) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        match taken {
+            Ok(workers) => break workers,
+            Err(error) => {
+                warn!(registry = from.0, %error, "cannot take over the workers of another server; trying on");
+                may_have_happened = true;
+            }
+        }
+        tokio::select! {
+            () = tokio::time::sleep(TRY_AGAIN) => {}
+            () = api.closing.cancelled() => return,
+        }
+        if !api.charge.is_ours(by) {
+            return;
+        }
+    };
+    api.tell(Event::Roll(RollEvent::TakenOver { from, by, workers })).await;
+    // Nobody else may know what it did last.
+    api.tell(Event::News(News::Missed)).await;
+    api.tell(Event::Ownership(Input::TakeOverDone { from })).await;
+}

@@ -1,0 +1,119 @@
+//! What has a quick answer however many jobs wait: `get`, `deadlines`, `expired`; and `check`.
+//!
+//! Leases are in no index, since a renewal would have to keep it: `deadlines` and `expired` look at all that runs, and at
+//! nothing else.
+
+use std::sync::LazyLock;
+
+use model::{Fence, Hold, Job, JobId, LeaseTime, RegistryId, WorkerKey};
+use store::{Deadlines, Expired};
+use tokio_postgres::Row;
+
+use crate::db::Tx;
+use crate::error::Trouble;
+use crate::lane::Verb;
+use crate::row::{self, Id};
+
+/// One statement, so that a job which moves from one table to the other at this moment is seen in one of them.
+const GET: &str = "SELECT {live} WHERE j.id = $1 UNION ALL SELECT {ended} WHERE j.id = $1";
+
+/// $1 registry. Holders first, jobs of each added up: there are fewer of them to look for.
+const DEADLINES: &str = "
+    SELECT (SELECT run_at FROM tenure.jobs WHERE state = 0 ORDER BY run_at, id LIMIT 1), min(held.next_lease), max(held.longest),
+        LEASE_NOW, WALL_NOW
+    FROM (
+        SELECT holder, min(lease_until) AS next_lease, max(granted_us) AS longest
+        FROM tenure.jobs WHERE state = 2 GROUP BY holder
+    ) AS held
+        LEFT JOIN tenure.holders h ON h.key = ANY (ARRAY[held.holder])
+    WHERE h.registry IS NULL OR h.registry = $1";
+
+/// $1 registry, $2 limit.
+const EXPIRED: &str = "
+    SELECT j.id, j.fence, j.holder, h.registry, coalesce(j.heartbeat_us, q.heartbeat_us) IS NOT NULL, j.exclusive,
+        j.lease_until
+    FROM tenure.jobs j
+        JOIN tenure.queues q ON q.no = ANY (ARRAY[j.queue])
+        LEFT JOIN tenure.holders h ON h.key = ANY (ARRAY[j.holder])
+    WHERE j.state = 2 AND j.lease_until <= LEASE_NOW AND (h.registry IS NULL OR h.registry = $1)
+    ORDER BY j.lease_until, j.id LIMIT $2";
+
+/// Changes no count: no queue has the number 0.
+const PROVE: &str = "
+    WITH last_time AS (DELETE FROM tenure.counts WHERE queue = 0)
+    INSERT INTO tenure.counts (queue) VALUES (0)";
+
+pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, PROVE];
+
+static GET_JOB: LazyLock<String> = LazyLock::new(|| row::with_columns(GET));
+
+/// See [`store::JobStore::get`].
+pub(crate) struct Get(pub(crate) JobId);
+
+impl Verb for Get {
+    type Answer = Option<Job>;
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Option<Job>, Trouble> {
+        tx.query_opt(GET_JOB.as_str(), &[&Id(self.0)]).await?.as_ref().map(row::job).transpose()
+    }
+}
+
+/// See [`store::JobStore::deadlines`].
+pub(crate) struct NextDeadlines(pub(crate) RegistryId);
+
+impl Verb for NextDeadlines {
+    type Answer = Deadlines;
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Deadlines, Trouble> {
+        let row = tx.query_one(DEADLINES, &[&row::registry(self.0)]).await?;
+        let (next_run, next_lease): (Option<i64>, Option<i64>) = (row.try_get(0)?, row.try_get(1)?);
+        let (lease, wall) = (LeaseTime::from_micros(row.try_get(3)?), row::wall_time(row.try_get(4)?));
+        Ok(Deadlines {
+            next_run_in: next_run.map(|run_at| row::wall_time(run_at).since(wall)),
+            next_lease_in: next_lease.map(|until| LeaseTime::from_micros(until).since(lease)),
+            longest_lease: row.try_get::<_, Option<i64>>(2)?.map(row::duration),
+        })
+    }
+}
+
+/// See [`store::JobStore::expired`].
+pub(crate) struct FindExpired {
+    pub(crate) registry: RegistryId,
+    pub(crate) limit: usize,
+}
+
+impl Verb for FindExpired {
+    type Answer = Vec<Expired>;
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Vec<Expired>, Trouble> {
+        let rows = tx.query(EXPIRED, &[&row::registry(self.registry), &row::limit(self.limit)]).await?;
+        rows.iter().map(expired).collect()
+    }
+}
+
+fn expired(row: &Row) -> Result<Expired, Trouble> {
+    Ok(Expired {
+        hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.try_get(1)?) },
+        holder: row::valid(WorkerKey::new(row.try_get(2)?))?,
+        registry: row.try_get::<_, Option<i32>>(3)?.map(row::registry_id),
+        beats_itself: row.try_get(4)?,
+        exclusive: row.try_get(5)?,
+        lease_until: LeaseTime::from_micros(row.try_get(6)?),
+    })
+}
+
+/// See [`store::JobStore::check`].
+pub(crate) struct Check;
+
+impl Verb for Check {
+    type Answer = ();
+    const ONE_STATEMENT: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<(), Trouble> {
+        tx.execute(PROVE, &[]).await?;
+        Ok(())
+    }
+}
