@@ -13,6 +13,8 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 
 /// Jobs in one enqueue call, and calls under way at once; as in `tenure bench`.
 const BATCH: usize = 1_000;
+/// The environment may ask for another number.
+const BATCH_VARIABLE: &str = "PEER_BATCH";
 const CALLS: usize = 4;
 /// What a payload with a send time starts with.
 const STAMP: &str = "sent:";
@@ -78,17 +80,23 @@ pub async fn drive<Q: Queue>() -> Result<()> {
     }
 }
 
+/// Jobs in one enqueue call.
+pub fn batch() -> usize {
+    std::env::var(BATCH_VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(BATCH)
+}
+
 async fn produce<Q: Queue>(queue: Q, jobs: usize, payload: usize) -> Result<()> {
     wait_for_go()?;
+    let batch = batch();
     let left = Arc::new(AtomicUsize::new(jobs));
     let mut calls = JoinSet::new();
     for _ in 0..CALLS {
         let (queue, left) = (queue.clone(), Arc::clone(&left));
         calls.spawn(async move {
             loop {
-                let take = |left: usize| Some(left.saturating_sub(BATCH));
+                let take = |left: usize| Some(left.saturating_sub(batch));
                 let before = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-                let count = before.expect("the update always has a value").min(BATCH);
+                let count = before.expect("the update always has a value").min(batch);
                 if count == 0 {
                     return Ok(());
                 }

@@ -11,8 +11,8 @@ use tokio_postgres::{AsyncMessage, Client, NoTls};
 
 use driver::{Handler, Queue, Result};
 
-/// Jobs in one statement, and connections that take jobs.
-const TAKE: i64 = 500;
+/// Jobs in one statement at most, and connections that take jobs.
+const TAKE_MAX: usize = 500;
 const TAKERS: usize = 2;
 
 const SCHEMA: &str =
@@ -81,8 +81,9 @@ impl Queue for Bare {
 
 async fn take(client: &Client, handler: &Handler, news: &Notify) -> Result<()> {
     let (claim, finish) = (client.prepare(CLAIM).await?, client.prepare(FINISH).await?);
+    let at_once = driver::batch().min(TAKE_MAX) as i64;
     loop {
-        let rows = client.query(&claim, &[&TAKE]).await?;
+        let rows = client.query(&claim, &[&at_once]).await?;
         if rows.is_empty() {
             news.notified().await;
             continue;
