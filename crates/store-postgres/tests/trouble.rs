@@ -252,41 +252,31 @@ async fn database_that_hangs_is_an_error_in_time_and_comes_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn store_that_finds_no_connection_says_so_and_gets_one_later() {
-    let settings = vec![("max_connections".to_owned(), "20".to_owned())];
-    let cluster = Options { settings, ..Options::default() }.start().unwrap();
-    let url = cluster.fresh_database();
+    let cluster = Cluster::start().unwrap();
+    let superuser = cluster.fresh_database();
+    let name = superuser.rsplit('/').next().unwrap().to_owned();
+    cluster.psql(&name, &format!("CREATE ROLE app LOGIN; ALTER DATABASE {name} OWNER TO app")).unwrap();
+    let url = superuser.replace("tenure@", "app@");
+    assert_ne!(url, superuser);
     let store = connect(&url).await;
     store.check().await.unwrap();
 
-    // Whoever is quicker gets the place of a connection that is ended; the store pauses between its attempts, we do not.
-    let mut hogs = vec![raw(&url).await];
-    let ours = "FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND application_name = 'tenure'";
+    cluster.psql(&name, "ALTER ROLE app CONNECTION LIMIT 0").unwrap();
     let begun = Instant::now();
     loop {
-        while let Ok((client, driver)) = tokio_postgres::connect(&url, NoTls).await {
-            tokio::spawn(driver);
-            hogs.push(client);
+        // From now on nobody gets in; whoever was on the way in when the limit came is put out with the others.
+        let put_out = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app'";
+        cluster.psql(&name, put_out).unwrap();
+        match store.check().await {
+            Err(refusal) if refusal.to_string().contains("no connection left") => break,
+            answer => assert!(begun.elapsed() < PATIENCE, "the reason must become known: {answer:?}"),
         }
-        hogs[0].query(&format!("SELECT pg_terminate_backend(pid) {ours}"), &[]).await.unwrap();
-        let left: i64 = hogs[0].query_one(&format!("SELECT count(*) {ours}"), &[]).await.unwrap().get(0);
-        if left == 0 && tokio_postgres::connect(&url, NoTls).await.is_err() {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "the database must run out of connections");
-    }
-    let begun = Instant::now();
-    loop {
-        let refusal = store.check().await.unwrap_err().to_string();
-        if refusal.contains("no connection left") {
-            break;
-        }
-        assert!(begun.elapsed() < PATIENCE, "the reason must become known: {refusal}");
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let refusal = PostgresStore::connect(PostgresOptions::new(&url)).await.unwrap_err().to_string();
     assert!(refusal.contains("no connection left"), "{refusal}");
 
-    drop(hogs);
+    cluster.psql(&name, "ALTER ROLE app CONNECTION LIMIT -1").unwrap();
     comes_back(&store).await;
     store.enqueue(batch(1, 3)).await.unwrap();
     assert_eq!(stored(&store).await.len(), 3);

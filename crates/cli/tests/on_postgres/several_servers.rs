@@ -18,6 +18,9 @@ const WORKERS: usize = 20;
 /// A server is away for less than this, and a worker's lease is longer by far: whoever loses its lease was judged wrongly.
 const AWAY_MAX: Duration = Duration::from_secs(8);
 const LEASE: &str = "20s";
+/// Somebody has always been up for this long: time to take over, and for the workers to find it. Otherwise bad luck after bad
+/// luck would keep workers from all servers for longer than their lease, and they would be right to lapse.
+const STEADY: Duration = Duration::from_secs(12);
 /// How long a row's own lease is.
 const VERIFY_AFTER: Duration = Duration::from_secs(2);
 
@@ -57,13 +60,17 @@ async fn servers_that_die_and_freeze_lose_nothing_and_rescue_nobody_wrongly() {
     let slow_producer = Producer::start(&servers.urls, &["long"], &long, Duration::from_millis(300));
 
     let mut faults: BTreeMap<usize, Fault> = BTreeMap::new();
+    let mut up_since: [Option<Instant>; SERVERS] = [None; SERVERS];
     let (mut kills, mut freezes) = (0, 0);
     let end = Instant::now() + length();
     while Instant::now() < end {
-        mend(&mut servers, &mut faults, Instant::now()).await;
+        for number in mend(&mut servers, &mut faults, Instant::now()).await {
+            up_since[number] = Some(Instant::now());
+        }
         let victim = rng.random_range(0..SERVERS);
-        // One stays, so that there is someone to take over.
-        if faults.len() + 1 < SERVERS && !faults.contains_key(&victim) {
+        let is_steady = |number: &usize| up_since[*number].is_none_or(|since| since.elapsed() > STEADY);
+        let is_up = |number: &usize| *number != victim && !faults.contains_key(number);
+        if !faults.contains_key(&victim) && (0..SERVERS).any(|number| is_up(&number) && is_steady(&number)) {
             let until = Instant::now() + AWAY_MAX.mul_f64(rng.random_range(0.0..1.0));
             let fault = if rng.next_u32() % 2 == 0 {
                 kills += 1;
@@ -118,19 +125,20 @@ async fn servers_that_die_and_freeze_lose_nothing_and_rescue_nobody_wrongly() {
     assert!(taken.sum::<usize>() > 0, "nobody ever took over");
 }
 
-/// Ends faults whose time is over.
-async fn mend(servers: &mut Servers, faults: &mut BTreeMap<usize, Fault>, now: Instant) {
+/// Ends faults whose time is over; whose.
+async fn mend(servers: &mut Servers, faults: &mut BTreeMap<usize, Fault>, now: Instant) -> Vec<usize> {
     let is_over = |fault: &Fault| match fault {
         Fault::Killed { until } | Fault::Frozen { until } => *until <= now,
     };
     let over: Vec<usize> =
         faults.iter().filter(|(_, fault)| is_over(fault)).map(|(number, _)| *number).collect();
-    for number in over {
-        match faults.remove(&number) {
+    for number in &over {
+        match faults.remove(number) {
             Some(Fault::Frozen { .. }) => {
-                servers.process(number).signal(Signal::CONT).expect("it is still there");
+                servers.process(*number).signal(Signal::CONT).expect("it is still there");
             }
-            _ => servers.run(number).await,
+            _ => servers.run(*number).await,
         }
     }
+    over
 }
