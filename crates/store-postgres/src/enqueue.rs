@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
 use model::{JobId, Limits, NewJob, QueueName, State, UniqueKey, UniqueScope, When};
-use store::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted};
+use store::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted, decode_answer, encode_answer};
 use tokio_postgres::error::SqlState;
 
 use crate::counts::Moves;
@@ -82,9 +82,6 @@ const PROMOTE: &str = "
 pub(crate) const STATEMENTS: &[&str] =
     &[INSERT, NONE_ENDED, EXISTING, TAKE_KEYS, KEY_OWNERS, FIRST_ANSWERS, REMEMBER, PROMOTE];
 
-/// Bytes kept for each job of a remembered answer.
-const ANSWER_ENTRY_BYTES: usize = 17;
-
 /// See [`store::JobStore::enqueue`].
 pub(crate) struct Enqueue(pub(crate) EnqueueBatch);
 
@@ -146,7 +143,7 @@ async fn enqueue(
         .map(|(job, _)| Id(job.id))
         .collect();
     let asked = repeats.fresh(group).zip(&answers).filter_map(|(batch, answer)| {
-        batch.request_id.as_ref().map(|request| (request.as_str(), encode(&answer.jobs)))
+        batch.request_id.as_ref().map(|request| (request.as_str(), encode_answer(&answer.jobs)))
     });
     let (requests, kept): (Vec<&str>, Vec<Vec<u8>>) = asked.unzip();
     match (new.is_empty() || suspicion == Suspicion::OfAllJobs, requests.is_empty()) {
@@ -195,7 +192,7 @@ impl Repeats {
             let ids: Vec<&str> = first.keys().copied().collect();
             for row in tx.query(FIRST_ANSWERS, &[&ids]).await? {
                 let place = first[row.try_get::<_, &str>(0)?];
-                answers[place] = Repeat::Before(decode(row.try_get(1)?));
+                answers[place] = Repeat::Before(decode_answer(row.try_get(1)?));
             }
         }
         Ok(Repeats { answers })
@@ -434,25 +431,6 @@ fn note(ready: &mut BTreeSet<QueueName>, queue: &QueueName) {
     if !ready.contains(queue) {
         ready.insert(queue.clone());
     }
-}
-
-fn encode(jobs: &[Enqueued]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(jobs.len() * ANSWER_ENTRY_BYTES);
-    for job in jobs {
-        bytes.extend_from_slice(job.id.as_bytes());
-        bytes.push(u8::from(job.duplicate));
-    }
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Vec<Enqueued> {
-    let entries = bytes.as_chunks::<ANSWER_ENTRY_BYTES>().0.iter();
-    entries
-        .map(|entry| {
-            let (id, duplicate) = entry.split_first_chunk::<16>().expect("an entry is longer than an id");
-            Enqueued { id: JobId::from_bytes(*id), duplicate: duplicate == [1] }
-        })
-        .collect()
 }
 
 /// See [`store::JobStore::promote`].

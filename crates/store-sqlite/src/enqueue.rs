@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use model::{JobId, Limits, NewJob, QueueName, State, UniqueScope, WallTime, When};
 use rusqlite::{CachedStatement, OptionalExtension, params};
-use store::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted};
+use store::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted, decode_answer, encode_answer};
 
 use crate::blob;
 use crate::db::Db;
@@ -39,9 +39,6 @@ const PROMOTE: &str = "
 
 pub(crate) const STATEMENTS: &[&str] = &[INSERT, EXISTS, KEY_OWNER, FIRST_ANSWER, REMEMBER, PROMOTE];
 
-/// Bytes kept for each job of a remembered answer.
-const ANSWER_ENTRY_BYTES: usize = 17;
-
 /// See [`store::JobStore::enqueue`].
 pub(crate) struct Enqueue(pub(crate) EnqueueBatch);
 
@@ -59,7 +56,7 @@ impl Verb for Enqueue {
                 db.prepare(FIRST_ANSWER)?.query_row([request.as_str()], |row| row.get(0)).optional()?;
             if let Some(first) = first {
                 return Ok(EnqueueAnswer {
-                    jobs: decode(&first),
+                    jobs: decode_answer(&first),
                     repeated: true,
                     ..EnqueueAnswer::default()
                 });
@@ -87,7 +84,7 @@ impl Verb for Enqueue {
         answer.ready = ready.into_iter().collect();
         if let Some(request) = &self.0.request_id {
             let at = tx.now.wall.as_millis();
-            db.prepare(REMEMBER)?.execute(params![request.as_str(), at, encode(&answer.jobs)])?;
+            db.prepare(REMEMBER)?.execute(params![request.as_str(), at, encode_answer(&answer.jobs)])?;
         }
         Ok(answer)
     }
@@ -161,25 +158,6 @@ fn note(ready: &mut BTreeSet<QueueName>, queue: &QueueName) {
     if !ready.contains(queue) {
         ready.insert(queue.clone());
     }
-}
-
-fn encode(jobs: &[Enqueued]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(jobs.len() * ANSWER_ENTRY_BYTES);
-    for job in jobs {
-        bytes.extend_from_slice(job.id.as_bytes());
-        bytes.push(u8::from(job.duplicate));
-    }
-    bytes
-}
-
-fn decode(bytes: &[u8]) -> Vec<Enqueued> {
-    let entries = bytes.as_chunks::<ANSWER_ENTRY_BYTES>().0.iter();
-    entries
-        .map(|entry| {
-            let (id, duplicate) = entry.split_first_chunk::<16>().expect("an entry is longer than an id");
-            Enqueued { id: JobId::from_bytes(*id), duplicate: duplicate == [1] }
-        })
-        .collect()
 }
 
 /// See [`store::JobStore::promote`].

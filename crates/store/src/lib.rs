@@ -8,6 +8,7 @@ mod error;
 mod memory;
 mod port;
 mod reason;
+mod remembered;
 
 pub use error::StoreError;
 pub use memory::{MemoryStore, Mutation};
@@ -17,3 +18,4 @@ pub use port::{
     Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 pub use reason::{error_tail, poison_reason};
+pub use remembered::{decode_answer, encode_answer};
