@@ -145,6 +145,8 @@ pub(crate) async fn take_over(api: Arc<Api>, from: RegistryId, beats: u64, by: R
             () = api.closing.cancelled() => return,
         }
         if !api.charge.is_ours(by) {
+            // Whatever registry we have now may try it itself.
+            api.tell(Event::Ownership(Input::TakeOverDone { from })).await;
             return;
         }
     };

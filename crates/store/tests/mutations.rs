@@ -1,9 +1,9 @@
 //! The suite notices every deliberate bug, and the case that is about it is among those that do.
 
 use std::panic::{self, AssertUnwindSafe};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use store::conformance::{Case, TestClock, cases, ready};
+use store::conformance::{BoxFuture, Case, Harness, TestClock, cases, ready, shared_cases};
 use store::{JobStore, MemoryStore, Mutation};
 
 /// Which case must notice which bug.
@@ -63,14 +63,14 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (PushMovesEarlier, &["push_never_moves_a_lease_back"]),
         (ReapHolderNotTerminal, &["holder_that_is_not_retired_loses_nothing"]),
         (EnlistIgnoresNonce, &["key_of_another_process_is_taken"]),
-        (EnlistIgnoresRegistry, &["key_of_another_registry_is_taken"]),
+        (EnlistIgnoresRegistry, &["owner_of_another_registry_is_named"]),
         (EnlistIgnoresEnd, &["terminal_key_is_not_enlisted_again"]),
         (EnlistShrinksGrant, &["grant_never_gets_smaller"]),
         (RosterShowsOthers, &["roster_is_of_one_registry_by_key"]),
         (RosterShowsTerminal, &["roster_is_without_terminal_workers"]),
         (RetireRewritesEnd, &["first_end_stays"]),
         (ReadmitWhateverTheEnd, &["only_silence_is_forgiven"]),
-        (ReadmitOfRegistry, &["worker_of_a_registry_is_not_readmitted"]),
+        (ReadmitWithLease, &["worker_with_a_lease_is_not_readmitted"]),
         (ReadmitWhileHolding, &["holder_is_not_readmitted_with_what_it_held"]),
         (SucceedNotEnlisted, &["succession_needs_both_enlisted"]),
         (SucceedFromTerminal, &["terminal_worker_has_no_successor"]),
@@ -119,6 +119,37 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
             &["terminal_worker_is_remembered_for_a_day", "retirement_is_final_and_idempotent"],
         ),
         (PurgeForgetsHolders, &["terminal_worker_is_remembered_while_it_holds"]),
+        (EnlistIgnoresPings, &["who_pings_and_who_has_a_lease_do_not_share_a_key"]),
+        (EnlistByGoneRegistry, &["former_owner_enlists_nobody"]),
+        (ExpiredShowsOthers, &["expired_are_those_of_the_registry_and_of_none"]),
+        (DeadlinesShowOthers, &["deadlines_are_those_of_the_registry_and_of_none"]),
+        (ExtensionMovesOthers, &["extension_moves_the_leases_of_the_registry_and_of_none"]),
+        (ReapWithoutRegistryCheck, &["reap_needs_the_registry_that_was_seen", "former_owner_reaps_nobody"]),
+        (
+            RetireWithoutRegistryCheck,
+            &["holder_is_retired_by_its_registry_alone", "former_owner_retires_nobody"],
+        ),
+        (RetireByGoneRegistry, &["former_owner_retires_nobody"]),
+        (
+            ReadmitByAnotherRegistry,
+            &["holder_is_readmitted_by_its_registry_alone", "former_owner_readmits_nobody"],
+        ),
+        (SucceedAcrossRegistries, &["succession_stays_in_one_registry"]),
+        (RegistryIdGivenAgain, &["registry_ids_never_repeat"]),
+        (BeatDoesNotCount, &["beats_are_seen_by_everyone"]),
+        (
+            TakeOverWithoutBeatsCheck,
+            &["take_over_needs_the_beats_that_were_seen", "beat_and_take_over_do_not_both_win"],
+        ),
+        (TakeOverByGoneRegistry, &["registry_that_is_gone_takes_nobody_over"]),
+        (TakeOverItself, &["nobody_takes_over_itself"]),
+        (TakeOverLeavesTerminal, &["take_over_moves_everybody_at_once"]),
+        (
+            TakeOverLeavesRegistry,
+            &["beat_of_a_registry_that_was_taken_is_none", "second_take_over_finds_nothing"],
+        ),
+        (TakeOverCountsLosses, &["loss_by_a_take_over_does_not_count"]),
+        (NewsComeBack, &["news_do_not_come_back"]),
     ]
 };
 
@@ -153,15 +184,32 @@ fn every_mutation_is_noticed_by_the_case_that_is_about_it() {
 
 /// The cases that a memory store with this bug fails.
 fn failing(mutation: Option<Mutation>) -> Vec<&'static str> {
-    cases().into_iter().filter(|case| fails(case, mutation)).map(|case| case.name).collect()
+    let all = cases().into_iter().chain(shared_cases());
+    all.filter(|case| fails(case, mutation)).map(|case| case.name).collect()
 }
 
 fn fails(case: &Case, mutation: Option<Mutation>) -> bool {
-    let memory = move |clock: Arc<TestClock>| -> Arc<dyn JobStore> {
-        Arc::new(match mutation {
-            None => MemoryStore::new(clock),
-            Some(mutation) => MemoryStore::broken(clock, mutation),
-        })
-    };
-    panic::catch_unwind(AssertUnwindSafe(|| ready(case.run(memory)))).is_err()
+    let shared = Shared { mutation, store: OnceLock::new() };
+    panic::catch_unwind(AssertUnwindSafe(|| ready(case.run(shared)))).is_err()
+}
+
+/// A shared store with this bug, made when it is opened.
+struct Shared {
+    mutation: Option<Mutation>,
+    store: OnceLock<MemoryStore>,
+}
+
+impl Harness for Shared {
+    fn open(&self, clock: Arc<TestClock>) -> BoxFuture<'_, Arc<dyn JobStore>> {
+        let store = self.store.get_or_init(|| match self.mutation {
+            None => MemoryStore::shared(clock),
+            Some(mutation) => MemoryStore::shared_broken(clock, mutation),
+        });
+        let seat: Arc<dyn JobStore> = Arc::new(store.seat());
+        Box::pin(async { seat })
+    }
+
+    fn join(&self, clock: Arc<TestClock>) -> BoxFuture<'_, Arc<dyn JobStore>> {
+        self.open(clock)
+    }
 }

@@ -11,8 +11,8 @@ use model::{
 };
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, JobFilter, JobStore, KnownWorker, MemoryStore, Page, Progress, Promoted, QueueStats, Reaped,
-    Redriven, Renewed, Retention, Selection, StoreError,
+    Finished, JobFilter, JobStore, KnownWorker, MemoryStore, News, Page, Peer, Progress, Promoted,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, StoreError,
 };
 use tokio::sync::Semaphore;
 
@@ -27,17 +27,28 @@ pub(crate) struct Gated {
     pub(crate) failures: AtomicU32,
     /// How often rows were looked for whose lease is over.
     pub(crate) looks: AtomicU32,
+    /// So many take-overs happen, but are answered with an error.
+    pub(crate) take_overs_unheard: AtomicU32,
+    /// Take-overs wait here.
+    pub(crate) take_overs: Semaphore,
 }
 
 impl Gated {
     /// All gates wide open.
     pub(crate) fn new() -> Gated {
+        Gated::on(MemoryStore::new(Arc::new(SystemClock)))
+    }
+
+    /// All gates wide open, before this store.
+    pub(crate) fn on(inner: MemoryStore) -> Gated {
         Gated {
-            inner: MemoryStore::new(Arc::new(SystemClock)),
+            inner,
             reports: Semaphore::new(Semaphore::MAX_PERMITS),
             ends: Semaphore::new(Semaphore::MAX_PERMITS),
             failures: AtomicU32::new(0),
             looks: AtomicU32::new(0),
+            take_overs_unheard: AtomicU32::new(0),
+            take_overs: Semaphore::new(Semaphore::MAX_PERMITS),
         }
     }
 }
@@ -74,6 +85,33 @@ macro_rules! gated {
                 self.inner.expired(registry, limit).await
             }
 
+            fn is_shared(&self) -> bool {
+                self.inner.is_shared()
+            }
+
+            async fn take_over(
+                &self,
+                from: RegistryId,
+                beats_seen: u64,
+                by: RegistryId,
+            ) -> Result<Option<Vec<Enlist>>, StoreError> {
+                pass(&self.take_overs).await;
+                let answer = self.inner.take_over(from, beats_seen, by).await;
+                if self.take_overs_unheard.load(Ordering::SeqCst) > 0 {
+                    self.take_overs_unheard.fetch_sub(1, Ordering::SeqCst);
+                    return Err(StoreError::Unavailable("the connection broke".to_owned()));
+                }
+                answer
+            }
+
+            fn tell(&self, news: News) {
+                self.inner.tell(news);
+            }
+
+            async fn next_news(&self) -> News {
+                self.inner.next_news().await
+            }
+
             $(async fn $verb(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
                 self.inner.$verb($($arg),*).await
             })*
@@ -105,4 +143,7 @@ gated! {
     fn stats() -> Vec<QueueStats>;
     fn deadlines(registry: RegistryId) -> Deadlines;
     fn check() -> ();
+    fn found(server: ServerInfo) -> RegistryId;
+    fn beat(registry: RegistryId) -> Option<Vec<Peer>>;
+    fn resign(registry: RegistryId) -> ();
 }

@@ -15,5 +15,6 @@ mod pings;
 mod several;
 mod slow_store;
 mod support;
+mod taking_over;
 mod watching;
 mod workers;

@@ -107,7 +107,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "another registry enlists",
         "AND h.pings = excluded.pings\n      AND h.registry = excluded.registry",
         "AND h.pings = excluded.pings",
-        "key_of_another_registry_is_taken",
+        "owner_of_another_registry_is_named",
     ),
     mutation(
         "a terminal worker is enlisted",
@@ -181,7 +181,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "a worker with a lease is readmitted",
         "AND pings AND ended = $3",
         "AND ended = $3",
-        "worker_of_a_registry_is_not_readmitted",
+        "worker_with_a_lease_is_not_readmitted",
     ),
     mutation(
         "another registry readmits",

@@ -108,7 +108,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "another registry enlists",
         "AND registry = excluded.registry)",
         ")",
-        "key_of_another_registry_is_taken",
+        "owner_of_another_registry_is_named",
     ),
     mutation(
         "who pings is enlisted with a lease",
@@ -120,7 +120,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "the process does not come before the registry",
         "SELECT ended, nonce = ?2 AND pings = ?3, registry",
         "SELECT ended, ?2 = ?2 AND ?3 = ?3, registry",
-        "key_of_another_registry_is_taken",
+        "owner_of_another_registry_is_named",
     ),
     mutation(
         "a terminal worker is enlisted",
@@ -188,7 +188,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "a worker with a lease is readmitted",
         "AND pings AND registry = ?3",
         "AND registry = ?3",
-        "worker_of_a_registry_is_not_readmitted",
+        "worker_with_a_lease_is_not_readmitted",
     ),
     mutation(
         "another's holder is readmitted",

@@ -126,9 +126,9 @@ macro_rules! conformance_tests {
                 retired_holder_may_report_what_was_not_taken_yet, uncounted_loss_is_offered_at_once,
                 counted_loss_by_name_backs_off_and_buries, cancelled_job_ends_when_its_holder_is_gone,
                 first_end_stays, every_end_is_remembered, silent_pinger_starts_over, only_silence_is_forgiven,
-                worker_of_a_registry_is_not_readmitted, holder_is_not_readmitted_with_what_it_held;
+                worker_with_a_lease_is_not_readmitted, holder_is_not_readmitted_with_what_it_held;
             workers: enlisted_worker_is_known, grant_never_gets_smaller, key_of_another_process_is_taken,
-                key_of_another_registry_is_taken, terminal_key_is_not_enlisted_again,
+                owner_of_another_registry_is_named, terminal_key_is_not_enlisted_again,
                 mixed_enlistings_are_answered_in_input_order, key_that_only_claimed_is_no_worker,
                 who_pings_and_who_has_a_lease_do_not_share_a_key, expired_tells_who_judges_the_holder, expired_tells_which_jobs_beat_themselves,
                 roster_is_of_one_registry_by_key, roster_is_without_terminal_workers;

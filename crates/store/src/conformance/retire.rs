@@ -154,7 +154,7 @@ pub(super) async fn only_silence_is_forgiven(bench: &Bench) {
     }
 }
 
-pub(super) async fn worker_of_a_registry_is_not_readmitted(bench: &Bench) {
+pub(super) async fn worker_with_a_lease_is_not_readmitted(bench: &Bench) {
     bench.enlist(enlist("w")).await;
     for key in ["w", "never-enlisted"] {
         bench.retire_as(key, HolderEnd::Silent).await;

@@ -49,7 +49,7 @@ pub(super) async fn key_of_another_process_is_taken(bench: &Bench) {
     assert_eq!(bench.roster(FIRST).await, [enlist("w")], "nothing was changed");
 }
 
-pub(super) async fn key_of_another_registry_is_taken(bench: &Bench) {
+pub(super) async fn owner_of_another_registry_is_named(bench: &Bench) {
     for (key, pings) in [("a", false), ("b", true)] {
         let worker = |registry| Enlist { pings, ..enlist_in(registry, key) };
         assert_eq!(bench.enlist(worker(SECOND)).await, EnlistAnswer::Known);

@@ -69,7 +69,7 @@ pub enum Mutation {
     /// A holder that left or was kicked starts over.
     ReadmitWhateverTheEnd,
     /// A worker that a registry judges starts over.
-    ReadmitOfRegistry,
+    ReadmitWithLease,
     /// A holder starts over with what it held before.
     ReadmitWhileHolding,
     /// Holders that were never enlisted take over from each other.
@@ -178,7 +178,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Those that a store for one registry can have.
-    pub const ALL: [Mutation; 66] = {
+    pub const ALL: [Mutation; 85] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -213,7 +213,7 @@ impl Mutation {
             RosterShowsTerminal,
             RetireRewritesEnd,
             ReadmitWhateverTheEnd,
-            ReadmitOfRegistry,
+            ReadmitWithLease,
             ReadmitWhileHolding,
             SucceedNotEnlisted,
             SucceedFromTerminal,
@@ -247,13 +247,6 @@ impl Mutation {
             PurgeTreatsDeadAsCompleted,
             PurgeForgetsWorkersAtOnce,
             PurgeForgetsHolders,
-        ]
-    };
-
-    /// Those that show when there are several registries.
-    pub const OF_REGISTRIES: [Mutation; 19] = {
-        use Mutation::*;
-        [
             EnlistIgnoresPings,
             EnlistByGoneRegistry,
             ExpiredShowsOthers,

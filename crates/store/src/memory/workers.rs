@@ -150,7 +150,7 @@ impl Tables {
             return;
         };
         let is_silent = self.workers.end_of(holder) == Some(HolderEnd::Silent);
-        let may_return = self.guard(Mutation::ReadmitOfRegistry, worker.pings)
+        let may_return = self.guard(Mutation::ReadmitWithLease, worker.pings)
             && self.guard(Mutation::ReadmitByAnotherRegistry, worker.registry == registry)
             && self.guard(Mutation::ReadmitWhateverTheEnd, is_silent)
             && self.guard(Mutation::ReadmitWhileHolding, !self.index.held.contains_key(holder));
