@@ -21,7 +21,7 @@ cargo xtask COMMAND
                                  --no-lint leaves out format, clippy and tidy; FILTER chooses tests by name
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
-  soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), then the process tests, over
+  soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), 20,000 clusters, then the process tests, over
                                  and over (TENURE_SOAK_ROUNDS, default 200), and five minutes of chaos among
                                  servers on one PostgreSQL (TENURE_SOAK_SECONDS, default 300)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
@@ -36,6 +36,8 @@ const SOAK_ROUNDS_DEFAULT: &str = "200";
 const SOAK_SECONDS_DEFAULT: &str = "300";
 /// Simulated seeds in a soak, of twenty minutes each.
 const SOAK_SEEDS_DEFAULT: &str = "10000";
+/// Simulated clusters in a soak.
+const SOAK_MEMBER_SEEDS_DEFAULT: &str = "20000";
 
 fn main() -> ExitCode {
     let args: Vec<String> = env::args().skip(1).collect();
@@ -125,6 +127,11 @@ fn soak() -> Result<(), Failed> {
     steps.own("postgres", postgres::ensure)?;
     let world = ["run", "--release", "-p", "cli", "--", "sim", "jobs", "--seeds", &seeds];
     steps.cargo("simulation", &world, &[])?;
+    let members =
+        env::var("TENURE_SOAK_MEMBER_SEEDS").unwrap_or_else(|_| SOAK_MEMBER_SEEDS_DEFAULT.to_owned());
+    let world =
+        ["run", "--release", "-p", "cli", "--", "sim", "swim", "--experiment", "laws", "--seeds", &members];
+    steps.cargo("membership", &world, &[])?;
     let processes = ["test", "--release", "-p", "cli", "--test", "it"];
     steps.cargo("processes", &processes, &[("TENURE_SOAK_ROUNDS", &rounds)])?;
     let seconds = env::var("TENURE_SOAK_SECONDS").unwrap_or_else(|_| SOAK_SECONDS_DEFAULT.to_owned());

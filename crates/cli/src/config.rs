@@ -9,6 +9,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use lease::passive::PassiveConfig;
 use model::{Invalid, Limits};
@@ -16,6 +17,7 @@ use node::NodeConfig;
 use serde::{Deserialize, Deserializer};
 use store::Retention;
 
+use crate::cluster::{ClusterFile, ClusterFlags, ClusterSettings};
 use crate::duration;
 use crate::logging::{LogArgs, LogFormat, LogLevel};
 
@@ -25,6 +27,11 @@ pub(crate) const FILE_NAME: &str = "tenure.toml";
 pub(crate) const DATA_DEFAULT: &str = "./tenure-data";
 /// Loopback, and a port that is free on most machines.
 const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+
+/// The variable that names our database. clap does not read it: empty it counts as unset, while an empty flag is a mistake.
+const OWN_DATABASE_URL: &str = "TENURE_DATABASE_URL";
+/// The variable that many programs share. What it says was not said to us, so everything else wins over it.
+const SHARED_DATABASE_URL: &str = "DATABASE_URL";
 
 /// The flags of `serve`. Absent means: ask the environment, then the file, then the default.
 #[derive(Args, Clone, Debug, Default)]
@@ -46,8 +53,9 @@ pub(crate) struct ServeFlags {
     )]
     pub(crate) store: Option<StoreKind>,
     /// PostgreSQL database for one server or several, as postgresql://user:password@host/name?sslmode=verify-full; several
-    /// hosts with commas
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    /// hosts with commas [env: TENURE_DATABASE_URL; empty is unset] [default: DATABASE_URL of the environment, if the data
+    /// directory holds no jobs yet]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) database_url: Option<String>,
     /// Where workers and other servers reach this one, if not at the address it listens on
     #[arg(long, env = "TENURE_ADVERTISE", hide_env_values = true, value_name = "URL")]
@@ -98,6 +106,8 @@ pub(crate) struct ServeFlags {
     pub(crate) config: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) log: LogArgs,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 }
 
 /// How patient a server is with holders that only ping.
@@ -158,6 +168,8 @@ pub(crate) struct Settings {
     pub(crate) node: NodeConfig,
     /// See `ServeFlags::faults`.
     pub(crate) faults: String,
+    /// None if the server is on its own.
+    pub(crate) cluster: Option<ClusterSettings>,
 }
 
 /// `tenure.toml`. A key is the name of its flag.
@@ -185,25 +197,30 @@ struct File {
     name: Option<String>,
     log_format: Option<LogFormat>,
     log_level: Option<LogLevel>,
+    cluster: ClusterFile,
 }
 
 impl Settings {
     /// Merges what was said with the file and the defaults.
-    pub(crate) fn resolve(flags: ServeFlags) -> Result<Settings, Invalid> {
+    pub(crate) fn resolve(mut flags: ServeFlags) -> Result<Settings, Invalid> {
         let file = find_file(&flags)?;
-        Self::merge(flags, file)
+        flags.database_url = flags.database_url.or_else(|| variable(OWN_DATABASE_URL));
+        Self::merge(with_shared_url(flags, &file, variable(SHARED_DATABASE_URL))?, file)
     }
 
     fn merge(flags: ServeFlags, file: File) -> Result<Settings, Invalid> {
         let defaults = NodeConfig::default();
-        let database_url = flags.database_url.or(file.database_url).filter(|url| !url.is_empty());
+        let database_url = flags.database_url.or(file.database_url);
+        if database_url.as_ref().is_some_and(String::is_empty) {
+            return Err(Invalid::new("the database URL is empty; name a database, or leave the setting out"));
+        }
         let store = flags.store.or(file.store).unwrap_or(match database_url {
             Some(_) => StoreKind::Postgres,
             None => StoreKind::Sqlite,
         });
         if store == StoreKind::Postgres && database_url.is_none() {
             return Err(Invalid::new(
-                "the postgres store needs a database: pass --database-url, or set DATABASE_URL",
+                "the postgres store needs a database: pass --database-url, or set TENURE_DATABASE_URL",
             ));
         }
         let node = NodeConfig {
@@ -234,7 +251,9 @@ impl Settings {
             drain_grace: defaults.drain_grace,
         };
         let listen = resolve_listen(flags.listen.or(file.listen).as_deref().unwrap_or(LISTEN_DEFAULT))?;
-        refuse_open_network(listen, flags.insecure.or(file.insecure).unwrap_or(false))?;
+        let insecure = flags.insecure.or(file.insecure).unwrap_or(false);
+        refuse_open_network(listen, insecure)?;
+        let cluster = ClusterSettings::merge(flags.cluster, file.cluster, listen, insecure)?;
         Ok(Settings {
             listen,
             data: flags.data.or(file.data).unwrap_or_else(|| DATA_DEFAULT.into()),
@@ -247,8 +266,45 @@ impl Settings {
             },
             node: node.check()?,
             faults: flags.faults.unwrap_or_default(),
+            cluster,
         })
     }
+}
+
+/// The database that a command without a settings file is about: the flag's, else the environment's.
+pub(crate) fn database_url(flag: Option<String>) -> Option<String> {
+    flag.or_else(|| variable(OWN_DATABASE_URL)).or_else(|| variable(SHARED_DATABASE_URL))
+}
+
+/// What a variable of the environment says; empty it says nothing.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The flags with the database of [`SHARED_DATABASE_URL`], if nobody named a store or another database. A server whose jobs are in
+/// its data directory is not moved away from them by a variable that may be meant for somebody else.
+fn with_shared_url(
+    mut flags: ServeFlags,
+    file: &File,
+    shared_url: Option<String>,
+) -> Result<ServeFlags, Invalid> {
+    let store = flags.store.or(file.store);
+    let is_wanted = flags.database_url.is_none()
+        && file.database_url.is_none()
+        && store.is_none_or(|store| store == StoreKind::Postgres);
+    let Some(url) = shared_url.filter(|_| is_wanted) else {
+        return Ok(flags);
+    };
+    let data = flags.data.as_deref().or(file.data.as_deref()).unwrap_or(Path::new(DATA_DEFAULT));
+    if store.is_none() && data.join(store_sqlite::DATABASE_FILE).exists() {
+        return Err(Invalid::new(format!(
+            "{} holds jobs, but {SHARED_DATABASE_URL} of the environment names a database; pass --store sqlite to serve the \
+             jobs in the directory, or --store postgres to serve the database",
+            data.display()
+        )));
+    }
+    flags.database_url = Some(url);
+    Ok(flags)
 }
 
 /// The named file must be there; the one in the data directory may be.
@@ -333,6 +389,35 @@ mod tests {
     }
 
     #[test]
+    fn a_variable_shared_with_others_moves_no_server_away_from_its_jobs() {
+        let dir = tempfile::tempdir().unwrap();
+        let shared = || Some("postgresql://shared/db".to_owned());
+        let flags = ServeFlags { data: Some(dir.path().into()), ..ServeFlags::default() };
+        let resolve = |flags: ServeFlags, text: &str| {
+            let file = file(text).unwrap();
+            Settings::merge(with_shared_url(flags, &file, shared())?, file)
+        };
+        let settings = resolve(flags.clone(), "").unwrap();
+        assert_eq!(
+            (settings.store, settings.database_url.as_str()),
+            (StoreKind::Postgres, "postgresql://shared/db")
+        );
+
+        fs::write(dir.path().join(store_sqlite::DATABASE_FILE), "").unwrap();
+        let error = resolve(flags.clone(), "").unwrap_err().0;
+        assert!(error.contains("--store sqlite") && error.contains("--store postgres"), "{error}");
+        // Whoever says what he wants gets it.
+        assert_eq!(resolve(flags.clone(), "store = \"sqlite\"").unwrap().store, StoreKind::Sqlite);
+        assert_eq!(resolve(flags.clone(), "store = \"postgres\"").unwrap().database_url, shared().unwrap());
+        let named = ServeFlags { database_url: Some("postgresql://ours/db".into()), ..flags.clone() };
+        assert_eq!(resolve(named, "").unwrap().database_url, "postgresql://ours/db");
+        let error = resolve(flags.clone(), "database-url = \"\"").unwrap_err().0;
+        assert!(error.contains("the database URL is empty"), "{error}");
+        let from_file = resolve(flags, "database-url = \"postgresql://file/db\"").unwrap();
+        assert_eq!(from_file.database_url, "postgresql://file/db");
+    }
+
+    #[test]
     fn a_flag_can_take_back_what_the_file_allows() {
         let text = "insecure = true\nlisten = \"0.0.0.0:7117\"";
         assert!(Settings::merge(ServeFlags::default(), file(text).unwrap()).is_ok());
@@ -365,6 +450,20 @@ mod tests {
         assert!(Settings::merge(flags, File::default()).unwrap_err().0.contains("lease"));
         let flags = ServeFlags { listen: Some("nowhere".into()), ..ServeFlags::default() };
         assert!(Settings::merge(flags, File::default()).unwrap_err().0.contains("127.0.0.1:7117"));
+    }
+
+    #[test]
+    fn the_cluster_has_a_table_of_its_own_in_the_file() {
+        let text =
+            "[cluster]\nnode-id = 7\njoin = [\"a:7118\"]\ngossip-profile = \"fast\"\ncluster-name = \"prod\"";
+        let settings = Settings::merge(ServeFlags::default(), file(text).unwrap()).unwrap().cluster.unwrap();
+        assert_eq!((settings.id.0, settings.name.as_str(), settings.join.len()), (7, "prod", 1));
+        let cluster = ClusterFlags { node_id: Some(8), ..ClusterFlags::default() };
+        let flags = ServeFlags { cluster, ..ServeFlags::default() };
+        assert_eq!(Settings::merge(flags, file(text).unwrap()).unwrap().cluster.unwrap().id.0, 8);
+        let error = file("[cluster]\nnode = 7").unwrap_err().0;
+        assert!(error.contains("line 2: unknown key `node`"), "{error}");
+        assert!(Settings::merge(ServeFlags::default(), File::default()).unwrap().cluster.is_none());
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Real processes for `bench` and `demo`: this very binary as a server and as workers, ended by pid when dropped.
 
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
@@ -94,11 +95,14 @@ pub struct Server {
     pub process: Process,
     /// Where it listens.
     pub url: String,
+    /// Where other nodes reach it, if it is in a cluster.
+    pub gossip: Option<SocketAddr>,
 }
 
 #[derive(Deserialize)]
 struct Announcement {
     url: String,
+    gossip: Option<SocketAddr>,
 }
 
 impl Server {
@@ -121,7 +125,7 @@ impl Server {
             .with_context(|| format!("the server did not start: {}", last_words(&log)))?;
         let announcement: Announcement =
             serde_json::from_str(&line).context("the server's first line is not JSON")?;
-        Ok(Server { process, url: announcement.url })
+        Ok(Server { process, url: announcement.url, gossip: announcement.gossip })
     }
 }
 

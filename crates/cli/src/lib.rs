@@ -2,6 +2,7 @@
 //! and `bench` do.
 
 mod bench;
+mod cluster;
 mod commands;
 mod config;
 mod connect;

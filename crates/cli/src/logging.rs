@@ -13,7 +13,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 use crate::output::Output;
 
 /// The crates whose events follow `--log-level`; libraries below them speak up from `warn`.
-const OURS: [&str; 8] = [
+const OURS: [&str; 9] = [
     env!("CARGO_CRATE_NAME"),
     "node",
     "worker",
@@ -22,6 +22,7 @@ const OURS: [&str; 8] = [
     "store_postgres",
     "rpc",
     "schedule",
+    "gossip_udp",
 ];
 
 /// What an operator may choose about logs.

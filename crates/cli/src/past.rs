@@ -4,7 +4,6 @@
 //! died, and that its workers need not wait until that is noticed.
 
 use std::fs::{self, File};
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::{self, Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,11 +57,31 @@ fn write(mut file: &File, database: u64, registry: RegistryId) -> io::Result<()>
     file.set_len(text.len() as u64)
 }
 
-/// Tells databases apart without writing down a password.
+/// Tells databases apart: by hosts, ports and name, so that nothing secret is written down, not even disguised, and a new
+/// password changes nothing. It is compared over releases, so the function is a fixed one (FNV-1a).
 fn mark(database_url: &str) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    database_url.hash(&mut hasher);
-    hasher.finish()
+    place(database_url)
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |mark, byte| (mark ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// Where a database is, whichever of its two forms the address has: `scheme://user:password@hosts/name?options` or
+/// `host=… dbname=…`.
+fn place(database_url: &str) -> String {
+    let (rest, options) = match database_url.split_once("://") {
+        Some((_, rest)) => rest.split_once('?').unwrap_or((rest, "")),
+        None => ("", database_url),
+    };
+    // In the user's part a slash or an at sign is written in another way.
+    let (authority, name) = rest.split_once('/').unwrap_or((rest, ""));
+    let hosts = authority.rsplit('@').next().unwrap_or_default();
+    let is_place = |option: &&str| {
+        ["host=", "hostaddr=", "port=", "dbname="].iter().any(|word| option.starts_with(word))
+    };
+    let options = options.split(|separator: char| separator == '&' || separator.is_whitespace());
+    let mut parts = vec![hosts, name];
+    parts.extend(options.filter(is_place));
+    parts.join("/")
 }
 
 #[cfg(test)]
@@ -83,6 +102,28 @@ mod tests {
         drop(note);
         assert_eq!(of(dir.path(), "postgresql://a/c").last, None, "another database");
         assert_eq!(of(dir.path(), url).last, Some(RegistryId(7)));
+    }
+
+    #[test]
+    fn databases_are_told_apart_by_where_they_are_and_by_nothing_else() {
+        let url = "postgresql://ann:secret@h1:5432,h2:5433/jobs?sslmode=require";
+        assert_eq!(place(url), "h1:5432,h2:5433/jobs");
+        assert_eq!(mark(url), 0x4b96_7467_a3a6_c07c, "it must not change from release to release");
+        for same in [
+            "postgresql://bob:other@h1:5432,h2:5433/jobs",
+            "postgres://h1:5432,h2:5433/jobs?application_name=x&sslmode=prefer",
+        ] {
+            assert_eq!(mark(same), mark(url), "{same}");
+        }
+        for other in [
+            "postgresql://h1:5432/jobs",
+            "postgresql://h1:5432,h2:5434/jobs",
+            "postgresql://h1:5432,h2:5433/x",
+        ] {
+            assert_ne!(mark(other), mark(url), "{other}");
+        }
+        assert_eq!(place("host=h1 password=x dbname=jobs"), "//host=h1/dbname=jobs");
+        assert_ne!(mark("postgresql:///jobs?host=/run/a"), mark("postgresql:///jobs?host=/run/b"));
     }
 
     #[test]

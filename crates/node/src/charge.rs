@@ -18,8 +18,9 @@ pub(crate) struct Charge {
 #[derive(Clone, Debug, Default)]
 struct State {
     registry: Option<RegistryId>,
+    /// The servers there were when they were seen last.
     peers: Vec<Peer>,
-    /// When the store was asked that told of them.
+    /// When the store was asked that told of them; `None` if our present registry has not asked yet.
     seen_at: Option<Instant>,
     /// Beats have failed since then.
     is_failing: bool,
@@ -72,10 +73,11 @@ impl Charge {
         if let (Some(note), Some(registry)) = (&self.note, registry) {
             note(registry);
         }
-        self.write(|state| state.registry = registry);
+        // How long nothing was heard of the store is counted anew with each registry.
+        self.write(|state| (state.registry, state.seen_at) = (registry, None));
     }
 
-    /// Everyone, and when the store was asked; `None` before it was.
+    /// Everyone, and when the store was asked; `None` before it was, on behalf of our present registry.
     pub(crate) fn seen(&self) -> Option<(Vec<Peer>, Instant)> {
         self.read(|state| Some((state.peers.clone(), state.seen_at?)))
     }

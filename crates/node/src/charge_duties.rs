@@ -7,7 +7,7 @@ use lease::ownership::Input;
 use model::{Instant, RegistryId};
 use rpc::wire;
 use rpc::wire::servers_client::ServersClient;
-use store::{News, Peer, ServerInfo};
+use store::{News, ServerInfo};
 use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
@@ -43,8 +43,7 @@ pub(crate) async fn found(api: Arc<Api>) {
 }
 
 /// Our last life ended without a word; whoever takes over its workers, most likely we, need not wait.
-async fn bury_last_life(api: &Api, peers: &[Peer]) {
-    let Some(last) = api.charge.take_last(peers, &server_info(api)) else { return };
+async fn bury_last_life(api: Arc<Api>, last: RegistryId) {
     match api.store.resign(last).await {
         Ok(()) => info!(registry = last.0, "the last life of this server is over; its workers go on at once"),
         Err(error) => info!(registry = last.0, %error, "the workers of our last life have to wait a little"),
@@ -64,15 +63,18 @@ pub(crate) async fn beat(api: Arc<Api>, registry: RegistryId) {
             answer = &mut beating => break answer,
             // A database that cannot be reached may keep us waiting for longer than our workers have.
             () = tokio::time::sleep(ASK_EVERY) => {
-                if is_gone_by_others(&api, registry).await {
-                    break Ok(None);
+                if let Some(seen_at) = said_gone(&api, registry).await {
+                    return api.tell(Event::Ownership(Input::SaidGone { seen_at })).await;
                 }
             }
         }
     };
     let input = match answer {
         Ok(Some(peers)) => {
-            bury_last_life(&api, &peers).await;
+            // The beat does not wait for it: it says that we live.
+            if let Some(last) = api.charge.take_last(&peers, &server_info(&api)) {
+                tokio::spawn(bury_last_life(Arc::clone(&api), last));
+            }
             let seen = sightings(&peers);
             api.metrics.servers.set(peers.len() as i64);
             if api.charge.set_peers(peers, sent) {
@@ -85,29 +87,33 @@ pub(crate) async fn beat(api: Arc<Api>, registry: RegistryId) {
             if api.charge.begins_to_fail() {
                 warn!(%error, "cannot say that this server is alive; trying on");
             }
-            if is_gone_by_others(&api, registry).await { Input::Gone } else { Input::BeatFailed }
+            match said_gone(&api, registry).await {
+                Some(seen_at) => Input::SaidGone { seen_at },
+                None => Input::BeatFailed,
+            }
         }
     };
     api.tell(Event::Ownership(input)).await;
 }
 
-/// Whether another server says that our registry is not there any more. It can see the store, which we cannot: then our
-/// workers are better off elsewhere, and only cling to us because we still answer.
-async fn is_gone_by_others(api: &Api, registry: RegistryId) -> bool {
-    let now = api.clock.monotonic();
-    let is_cut_off = |at: Instant| now.since(at) > CUT_OFF_AFTER;
-    let Some((peers, _)) = api.charge.seen().filter(|(_, seen_at)| is_cut_off(*seen_at)) else {
-        return false;
-    };
+/// Whether another server says that our registry is not there any more: when it looked, at the earliest. It can see the store,
+/// which we cannot: then our workers are better off elsewhere, and only cling to us because we still answer.
+async fn said_gone(api: &Api, registry: RegistryId) -> Option<Instant> {
+    let (peers, seen_at) = api.charge.seen()?;
+    if api.clock.monotonic().since(seen_at) <= CUT_OFF_AFTER {
+        return None;
+    }
     for peer in peers.iter().filter(|peer| peer.registry != registry).take(OTHERS_ASKED_MAX) {
+        let asked = api.clock.monotonic();
         match tokio::time::timeout(ASK_WITHIN, servers_seen_by(&peer.server.address)).await {
-            Ok(Some(seen)) if seen.age_ms < FRESH_MS => {
-                return seen.servers.iter().all(|server| server.registry != registry.0);
+            Ok(Some(seen)) if (0..FRESH_MS).contains(&seen.age_ms) => {
+                let is_there = seen.servers.iter().any(|server| server.registry == registry.0);
+                return (!is_there).then(|| asked - Duration::from_millis(seen.age_ms.unsigned_abs()));
             }
             _ => {}
         }
     }
-    false
+    None
 }
 
 async fn servers_seen_by(address: &str) -> Option<wire::ListServersResponse> {

@@ -151,7 +151,7 @@ mod tests {
         let clock = Arc::new(clock::SystemClock);
         let store = Arc::new(MemoryStore::new(clock.clone()));
         let (events, inbox) = mpsc::channel(64);
-        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), events));
+        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), None, events));
         let (queue, id) = (QueueName::new("q").unwrap(), JobId::from_bytes([1; 16]));
         let job = model::NewJob::new(id, queue.clone(), model::Kind::new("k").unwrap(), Default::default());
         let job = model::NewJob { heartbeat_timeout: Some(Duration::from_secs(3600)), ..job };

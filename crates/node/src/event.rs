@@ -93,7 +93,7 @@ pub(crate) enum Standing {
 #[derive(Debug)]
 pub(crate) enum Leave {
     /// By itself.
-    Own { key: WorkerKey, nonce: Option<model::Nonce>, words: lease::message::Leave },
+    Own { key: WorkerKey, nonce: model::Nonce, words: lease::message::Leave },
     /// By an operator's word.
     Kicked { key: WorkerKey },
 }

@@ -6,8 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, RwLock};
 
-use model::QueueName;
-use store::QueueStats;
+use model::{QueueName, QueueSettings};
 
 use crate::sessions::Session;
 
@@ -19,9 +18,9 @@ pub(crate) struct ExclusiveQueues {
 
 impl ExclusiveQueues {
     /// What the store says of all queues.
-    pub(crate) fn load(&self, queues: &[QueueStats]) {
-        let exclusive = queues.iter().filter(|queue| queue.settings.exclusive);
-        let names = exclusive.map(|queue| queue.queue.clone()).collect();
+    pub(crate) fn load(&self, queues: Vec<(QueueName, QueueSettings)>) {
+        let exclusive = queues.into_iter().filter(|(_, settings)| settings.exclusive);
+        let names = exclusive.map(|(queue, _)| queue).collect();
         *self.names.write().unwrap_or_else(PoisonError::into_inner) = names;
     }
 

@@ -6,11 +6,14 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt as _};
 use rpc::wire;
 use rpc::wire::jobs_server::{Jobs, JobsServer};
+use rpc::wire::nodes_server::{Nodes, NodesServer};
 use rpc::wire::queues_server::{Queues, QueuesServer};
 use rpc::wire::servers_server::{Servers, ServersServer};
 use rpc::wire::work_server::{Work, WorkServer};
 use rpc::wire::workers_server::{Workers, WorkersServer};
 use tokio::sync::broadcast::error::RecvError;
+use tokio_stream::wrappers::BroadcastStream;
+use tokio_stream::wrappers::errors::BroadcastStreamRecvError;
 use tonic::{Request, Response, Status, Streaming, async_trait};
 
 use crate::api::Api;
@@ -37,6 +40,7 @@ pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
         work.max_decoding_message_size(MESSAGE_BYTES_MAX).max_encoding_message_size(MESSAGE_BYTES_MAX),
     )
     .add_service(queues)
+    .add_service(NodesServer::new(Door(Arc::clone(api))).max_encoding_message_size(MESSAGE_BYTES_MAX))
     .add_service(ServersServer::new(Door(Arc::clone(api))))
     .add_service(WorkersServer::new(Door(Arc::clone(api))).max_decoding_message_size(MESSAGE_BYTES_MAX))
     .prepare()
@@ -49,6 +53,10 @@ macro_rules! shielded {
         let (api, request) = (Arc::clone(&$door.0), $request.into_inner());
         reply(to_the_end(async move { api.$method(request).await }).await)
     }};
+}
+
+fn too_slow(missed: u64) -> Status {
+    Status::data_loss(format!("too slow: {missed} events were dropped; watch again"))
 }
 
 fn reply<T>(answer: crate::api::Answer<T>) -> Reply<T> {
@@ -94,10 +102,7 @@ impl Jobs for Door {
                         Ok(event) if wanted.matches(&event) => return Some((Ok(event), events)),
                         Ok(_) => {}
                         Err(RecvError::Lagged(missed)) => {
-                            let status = Status::data_loss(format!(
-                                "too slow: {missed} events were dropped; watch again"
-                            ));
-                            return Some((Err(status), events));
+                            return Some((Err(too_slow(missed)), events));
                         }
                         Err(RecvError::Closed) => return None,
                     }
@@ -174,7 +179,36 @@ impl Workers for Door {
 #[async_trait]
 impl Servers for Door {
     async fn list(&self, _: Request<wire::ListServersRequest>) -> Reply<wire::ListServersResponse> {
-        Ok(Response::new(self.0.list_servers()))
+        reply(self.0.list_servers())
+    }
+}
+
+#[async_trait]
+impl Nodes for Door {
+    type WatchStream = Outgoing<wire::NodeEvent>;
+
+    async fn list(&self, _: Request<wire::ListNodesRequest>) -> Reply<wire::ListNodesResponse> {
+        reply(self.0.list_nodes())
+    }
+
+    async fn get(&self, request: Request<wire::GetNodeRequest>) -> Reply<wire::Node> {
+        reply(self.0.get_node(request.into_inner()))
+    }
+
+    async fn watch(&self, _: Request<wire::WatchNodesRequest>) -> Reply<Self::WatchStream> {
+        let (present, changes) = self.0.watch_nodes()?;
+        let changes = BroadcastStream::new(changes)
+            .map(|change| change.map_err(|BroadcastStreamRecvError::Lagged(missed)| too_slow(missed)));
+        let all = futures_util::stream::iter(present.into_iter().map(Ok)).chain(changes);
+        Ok(Response::new(Box::pin(all.take_until(self.0.closing.clone().cancelled_owned()))))
+    }
+
+    async fn forget(&self, request: Request<wire::ForgetNodeRequest>) -> Reply<wire::Node> {
+        shielded!(self, request, forget_node)
+    }
+
+    async fn leave(&self, request: Request<wire::LeaveNodesRequest>) -> Reply<wire::Node> {
+        shielded!(self, request, leave_nodes)
     }
 }
 

@@ -108,12 +108,11 @@ impl Heart {
         let store = &self.api.store;
         loop {
             let past = async {
-                self.api.exclusive.load(&store.stats().await?);
-                if store.is_shared() {
-                    return Ok((None, Vec::new()));
-                }
-                let deadlines = store.deadlines(RegistryId::ONLY).await?;
-                let workers = store.roster(RegistryId::ONLY).await?;
+                self.api.exclusive.load(store.queue_settings().await?);
+                // We may be the first server after all of them were away: holders of no registry could not renew then.
+                let registry = if store.is_shared() { RegistryId::default() } else { RegistryId::ONLY };
+                let deadlines = store.deadlines(registry).await?;
+                let workers = if store.is_shared() { Vec::new() } else { store.roster(registry).await? };
                 Ok::<_, store::StoreError>((deadlines.longest_lease, workers))
             };
             match past.await {
@@ -177,6 +176,8 @@ impl Heart {
             Event::Resigning { done } => {
                 self.keeper.handle(self.now(), ownership::Input::Resigning);
                 self.act();
+                // Whoever only pings is heard elsewhere from now on.
+                self.api.pingers.forget_all();
                 let _ = done.send(());
             }
         }

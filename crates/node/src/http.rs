@@ -47,6 +47,10 @@ pub(crate) fn routes(api: &Arc<Api>) -> Router {
         .route("/v1/queues/{name}/pause", post(pause))
         .route("/v1/queues/{name}/resume", post(resume))
         .route("/v1/servers", get(servers))
+        .route("/v1/nodes", get(nodes))
+        .route("/v1/nodes/leave", post(leave_nodes))
+        .route("/v1/nodes/{id}", get(node))
+        .route("/v1/nodes/{id}/forget", post(forget_node))
         .route("/v1/workers", get(workers))
         .route("/v1/workers/{id}", get(worker))
         .route("/v1/workers/{id}/drain", post(drain))
@@ -81,6 +85,7 @@ async fn index() -> &'static str {
         "POST /v1/jobs/retry         {\"ids\": […]} or {\"queue\": \"q\"}\n",
         "GET  /v1/queues             PUT /v1/queues/{name}   POST …/pause   POST …/resume\n",
         "GET  /v1/stats             GET /v1/servers\n",
+        "GET  /v1/nodes              GET /v1/nodes/{id}   POST …/forget?force=   POST /v1/nodes/leave\n",
         "GET  /v1/workers            ?state=&queue=&limit=&cursor=   GET /v1/workers/{id}   POST …/drain   POST …/kick\n",
         "POST /v1/workers/{id}/ping  \"I am here\", for holders that claim by single calls\n",
         "POST /v1/workers/{id}/heartbeat   {\"nonce\": 1, \"token\": \"…\", \"lease_ms\": 20000, \"profile\": {\"queues\": [\"q\"]}}   POST …/leave\n",
@@ -96,8 +101,17 @@ async fn readyz(State(api): Shared) -> Response {
     if api.closing.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, "the server is going away\n").into_response();
     }
+    let member = api.membership.as_ref().map_or(Ok(None), |member| member.readiness());
+    let remark = match member {
+        Ok(remark) => remark.map_or_else(String::new, |remark| format!("{remark}\n")),
+        Err(why) => return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
+    };
     let why_not = match tokio::time::timeout(READY_TIMEOUT, api.store.check()).await {
-        Ok(Ok(())) => return "ready\n".into_response(),
+        // Without a registry it would put off every worker.
+        Ok(Ok(())) => match api.charge.registry() {
+            Ok(_) => return format!("ready\n{remark}").into_response(),
+            Err(error) => error.to_string(),
+        },
         Ok(Err(error)) => error.to_string(),
         Err(_) => format!("store unavailable: no commit within {READY_TIMEOUT:?}"),
     };
@@ -113,6 +127,9 @@ async fn metrics(State(api): Shared) -> Response {
         Ok(counts) => counts,
         Err(error) => return problem(&error),
     };
+    if let Some(member) = &api.membership {
+        member.sample();
+    }
     match api.metrics.render(&queues, &workers, heartbeat_age) {
         Ok(text) => {
             let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
@@ -297,7 +314,42 @@ async fn workers(State(api): Shared, Params(query): Params<WorkersQuery>) -> Res
 }
 
 async fn servers(State(api): Shared) -> Response {
-    answer(Ok(api.list_servers()))
+    answer(api.list_servers())
+}
+
+async fn nodes(State(api): Shared) -> Response {
+    answer(api.list_nodes())
+}
+
+async fn node(State(api): Shared, Path(id): Path<String>) -> Response {
+    answer(node_id(&id).and_then(|id| api.get_node(wire::GetNodeRequest { id })))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ForgetQuery {
+    #[serde(default)]
+    force: bool,
+}
+
+async fn forget_node(
+    State(api): Shared,
+    Path(id): Path<String>,
+    Params(query): Params<ForgetQuery>,
+) -> Response {
+    let request = match node_id(&id) {
+        Ok(id) => wire::ForgetNodeRequest { id, force: query.force },
+        Err(error) => return problem(&error),
+    };
+    answer(to_the_end(async move { api.forget_node(request).await }).await)
+}
+
+async fn leave_nodes(State(api): Shared) -> Response {
+    answer(to_the_end(async move { api.leave_nodes(wire::LeaveNodesRequest {}).await }).await)
+}
+
+fn node_id(text: &str) -> Answer<u32> {
+    text.parse().map_err(|_| ApiError::invalid(format!("{text:?} is not the number of a node")))
 }
 
 async fn worker(State(api): Shared, Path(key): Path<String>) -> Response {

@@ -15,6 +15,7 @@ mod grpc;
 mod heart;
 mod http;
 mod ids;
+mod membership;
 mod metrics;
 mod news;
 mod pingers;
@@ -40,10 +41,12 @@ use tokio_util::sync::CancellationToken;
 
 pub use config::NodeConfig;
 pub use faults::Faults;
+pub use membership::Cluster;
 pub use metrics::Metrics;
 
 use crate::api::Api;
 use crate::heart::Heart;
+use crate::membership::Membership;
 use crate::pingers::Pingers;
 
 /// Events that may wait for the heart; then their senders wait.
@@ -63,6 +66,8 @@ pub struct Node {
     pub faults: Faults,
     /// What it remembers of its last life, on a store that others use too.
     pub past: Past,
+    /// The cluster it is a member of, if any.
+    pub cluster: Option<Cluster>,
 }
 
 /// What a server remembers of itself over its own death. Without it, its workers wait until others notice the death.
@@ -84,22 +89,31 @@ impl Node {
             metrics: Metrics::new(),
             faults: Faults::default(),
             past: Past::default(),
+            cluster: None,
         }
     }
 }
 
 /// Serves on `listener` until `shutdown` fires, then drains. The caller closes the store afterwards.
-pub async fn run(node: Node, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
+pub async fn run(mut node: Node, listener: TcpListener, shutdown: CancellationToken) -> io::Result<()> {
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
-    let api = Arc::new(Api::new(node, events));
+    let cluster = node.cluster.take();
+    let membership = cluster.as_ref().map(|cluster| Arc::new(Membership::new(cluster, &node)));
+    let api = Arc::new(Api::new(node, membership.clone(), events));
     let _pings = Pingers::start(&api);
     let mut heart = tokio::spawn(Heart::new(Arc::clone(&api)).beat(inbox));
     let mut others = JoinSet::new();
     others.spawn(news::listen(Arc::clone(&api)));
     others.spawn(news::watch(Arc::clone(&api)));
+    others.spawn(news::call_off(Arc::clone(&api)));
+    if let (Some(membership), Some(cluster)) = (membership.clone(), cluster) {
+        others.spawn(membership::live(membership, cluster));
+    }
     tokio::select! {
         served = serve::serve(Arc::clone(&api), listener, shutdown) => {
-            api.resign().await;
+            if let Some(membership) = membership {
+                membership.farewell().await;
+            }
             heart.abort();
             served
         }

@@ -16,6 +16,8 @@ use lease::message::Answer;
 use model::{HolderEnd, Instant, State};
 use store::QueueStats;
 
+use crate::membership::MemberMetrics;
+
 /// All metrics of one server. Cheap to clone.
 #[derive(Clone)]
 pub struct Metrics {
@@ -252,6 +254,12 @@ impl Metrics {
             Unit::Seconds,
             self.queue_oldest.clone(),
         );
+    }
+
+    /// Adds the numbers of a member.
+    pub(crate) fn register_members(&self, members: &MemberMetrics) {
+        let mut registry = self.registry.lock().expect("no panic while holding the lock");
+        members.register(registry.sub_registry_with_prefix("tenure"));
     }
 
     /// Notes one commit of the store; given to the store as a hook.

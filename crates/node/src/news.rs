@@ -1,6 +1,7 @@
 //! News from other servers on the same store, and to them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -21,6 +22,10 @@ const WATCH_EVERY: Duration = Duration::from_secs(4);
 const WATCH_FOR: Duration = Duration::from_secs(10);
 /// How often jobs that people wait for are looked at, should the news of their end be lost.
 const LOOK_AT_WATCHED_EVERY: Duration = Duration::from_secs(1);
+/// How many of them at a time; the others have their turn a second later.
+const LOOK_AT_WATCHED_MAX: usize = 100;
+/// Pause before something is read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 
 /// Until when people at other servers watch jobs, in nanoseconds of our monotonic clock.
 #[derive(Debug, Default)]
@@ -48,12 +53,8 @@ impl Api {
                 self.refresh_exclusive().await;
                 self.tell(Event::QueueSet { queue }).await;
             }
-            News::CancelAsked { holder, hold } => {
-                if let Some(session) = self.sessions.of_worker(&holder) {
-                    session.stop(convert::stop(hold, "cancelled"));
-                }
-                self.tell_roll(Input::Cancel { key: holder, hold }).await;
-            }
+            // Anybody who may connect to the database can say so; what counts is what the store says.
+            News::CancelAsked { .. } => self.may_be_called_off.notify_one(),
             News::Watching => {
                 let until = self.clock.monotonic() + WATCH_FOR;
                 self.watched_elsewhere.0.fetch_max(until.as_nanos(), Ordering::Relaxed);
@@ -67,8 +68,8 @@ impl Api {
 
     /// Reads again which queues are exclusive.
     pub(crate) async fn refresh_exclusive(&self) {
-        match self.store.stats().await {
-            Ok(stats) => self.exclusive.load(&stats),
+        match self.store.queue_settings().await {
+            Ok(queues) => self.exclusive.load(queues),
             Err(error) => warn!(%error, "cannot read the settings of the queues"),
         }
     }
@@ -89,8 +90,32 @@ pub(crate) async fn listen(api: Arc<Api>) {
         };
         if news == News::Missed {
             api.refresh_exclusive().await;
+            api.may_be_called_off.notify_one();
         }
         api.hear_news(news).await;
+    }
+}
+
+/// Stops what was called off at another server, whenever we hear that there may be something.
+pub(crate) async fn call_off(api: Arc<Api>) {
+    loop {
+        api.may_be_called_off.notified().await;
+        let Ok(registry) = api.charge.registry() else { continue };
+        match api.store.called_off(registry).await {
+            Ok(called_off) => {
+                for (holder, hold) in called_off {
+                    if let Some(session) = api.sessions.of_worker(&holder) {
+                        session.stop(convert::stop(hold, "cancelled"));
+                    }
+                    api.tell_roll(Input::Cancel { key: holder, hold }).await;
+                }
+            }
+            Err(error) => {
+                warn!(%error, "cannot read which jobs were called off; trying again");
+                tokio::time::sleep(READ_AGAIN).await;
+                api.may_be_called_off.notify_one();
+            }
+        }
     }
 }
 
@@ -99,7 +124,8 @@ pub(crate) async fn watch(api: Arc<Api>) {
     if !api.store.is_shared() {
         return std::future::pending().await;
     }
-    let mut seen: HashMap<JobId, (State, Fence)> = HashMap::new();
+    let mut seen: BTreeMap<JobId, (State, Fence)> = BTreeMap::new();
+    let mut last = None;
     loop {
         api.watchers.someone().await;
         let mut asked = None;
@@ -111,7 +137,8 @@ pub(crate) async fn watch(api: Arc<Api>) {
             }
             let named = api.watchers.named();
             seen.retain(|id, _| named.contains(id));
-            for id in named {
+            for id in next_turn(&named, last, LOOK_AT_WATCHED_MAX) {
+                last = Some(id);
                 let Ok(Some(job)) = api.store.get(id).await else { continue };
                 let present = (job.state, job.fence);
                 if seen.insert(id, present) != Some(present) {
@@ -121,5 +148,37 @@ pub(crate) async fn watch(api: Arc<Api>) {
             tokio::time::sleep(LOOK_AT_WATCHED_EVERY).await;
         }
         seen.clear();
+    }
+}
+
+/// Whose turn it is: those after the last one, and then from the beginning, at most `max`, nobody twice.
+fn next_turn(named: &BTreeSet<JobId>, last: Option<JobId>, max: usize) -> Vec<JobId> {
+    let Some(last) = last else { return named.iter().take(max).copied().collect() };
+    let after = named.range((Bound::Excluded(last), Bound::Unbounded));
+    after.chain(named.range(..=last)).take(max).copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(byte: u8) -> JobId {
+        JobId::from_bytes([byte; 16])
+    }
+
+    #[test]
+    fn everyone_has_his_turn_and_nobody_twice_in_one_round() {
+        let named: BTreeSet<JobId> = (1..=5).map(id).collect();
+        let mut last = None;
+        let mut turns = Vec::new();
+        for _ in 0..5 {
+            let turn = next_turn(&named, last, 2);
+            last = turn.last().copied();
+            turns.push(turn);
+        }
+        assert_eq!(turns, [[1, 2], [3, 4], [5, 1], [2, 3], [4, 5]].map(|turn| turn.map(id).to_vec()));
+        assert_eq!(next_turn(&named, Some(id(3)), 9), [4, 5, 1, 2, 3].map(id));
+        assert_eq!(next_turn(&named, Some(id(9)), 2), [id(1), id(2)], "the last one is not watched any more");
+        assert_eq!(next_turn(&BTreeSet::new(), Some(id(3)), 9), []);
     }
 }

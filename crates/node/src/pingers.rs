@@ -53,7 +53,10 @@ impl Pingers {
                 while let Some(key) = dead.recv().await {
                     let api = Arc::clone(&api);
                     tokio::spawn(async move {
-                        roll_duties::lose_pinger(Arc::clone(&api), key.clone()).await;
+                        // As of now: a later registry of ours has not heard its silence.
+                        if let Ok(registry) = api.charge.registry() {
+                            roll_duties::lose_pinger(Arc::clone(&api), key.clone(), registry).await;
+                        }
                         lock(&api.pingers.losing).remove(&key);
                     });
                 }

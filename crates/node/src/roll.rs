@@ -17,7 +17,7 @@ use tracing::{debug, info};
 use crate::api::Api;
 use crate::event::{Leave, Reply, RollEvent, Standing};
 use crate::metrics::HandOver;
-use crate::roll_duties;
+use crate::roll_duties::{self, Farewell};
 use crate::rounds::Judged;
 use crate::sessions::Session;
 
@@ -246,17 +246,11 @@ impl Roll {
                 Output::Succeed { former, key, holds } => {
                     tokio::spawn(roll_duties::succeed(api, self.id, former, key, holds));
                 }
-                Output::Retire { key, end, counted, stopped_by } => {
+                Output::Retire { key, stranger, end, counted, stopped_by } => {
                     let silent_since = self.registry.worker(&key).and_then(|worker| worker.last_heard);
-                    tokio::spawn(roll_duties::retire(
-                        api,
-                        self.id,
-                        key,
-                        end,
-                        counted,
-                        silent_since,
-                        stopped_by,
-                    ));
+                    let farewell =
+                        Farewell { registry: self.id, stranger, end, counted, silent_since, stopped_by };
+                    tokio::spawn(roll_duties::retire(api, key, farewell));
                 }
                 Output::LateWord { key, ended_at, stopped_at } => {
                     debug!(worker = %key, "a worker that was over says when it had stopped");

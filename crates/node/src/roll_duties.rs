@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::message::Heartbeat;
-use lease::registry::{Enlisted, HoldStanding, Input};
-use model::{Hold, HolderEnd, Instant, Limits, RegistryId, WorkerKey};
+use lease::registry::{Enlisted, HoldStanding, Input, Retired};
+use model::{Hold, HolderEnd, Instant, Limits, Nonce, RegistryId, WorkerKey};
 use store::{Enlist, EnlistAnswer, Renewed, StoreError};
 use tracing::warn;
 
@@ -68,24 +68,37 @@ pub(crate) async fn succeed(
     tell(&api, registry, Input::Succeeded { key, moved: moved.ok() }).await;
 }
 
+/// The end of a worker.
+pub(crate) struct Farewell {
+    /// Who judges it.
+    pub(crate) registry: RegistryId,
+    /// Which process says so, if the registry never heard of it.
+    pub(crate) stranger: Option<Nonce>,
+    /// How it ended.
+    pub(crate) end: HolderEnd,
+    /// Its losses count against the jobs.
+    pub(crate) counted: bool,
+    /// When it was last heard.
+    pub(crate) silent_since: Option<Instant>,
+    /// The latest moment at which it can have run anything.
+    pub(crate) stopped_by: Instant,
+}
+
 /// Makes the end of a worker durable, then takes back everything it holds, by one statement.
-pub(crate) async fn retire(
-    api: Arc<Api>,
-    registry: RegistryId,
-    key: WorkerKey,
-    end: HolderEnd,
-    counted: bool,
-    silent_since: Option<Instant>,
-    stopped_by: Instant,
-) {
+pub(crate) async fn retire(api: Arc<Api>, key: WorkerKey, farewell: Farewell) {
+    let Farewell { registry, stranger, end, counted, silent_since, stopped_by } = farewell;
     let retired = async {
-        if !api.store.retire(&key, end, registry).await? {
-            return Err(StoreError::Unavailable("it is another server's to judge".to_owned()));
+        let is_anothers = match stranger {
+            Some(nonce) => is_anothers(&api, &key, nonce).await?,
+            None => false,
+        };
+        if is_anothers || !api.store.retire(&key, end, registry).await? {
+            return Ok(None);
         }
-        api.store.reap_holder(&key, counted).await
+        api.store.reap_holder(&key, counted).await.map(Some)
     };
-    let done = match retired.await {
-        Ok(mut reaped) => {
+    let answer = match retired.await {
+        Ok(Some(mut reaped)) => {
             if let Some(since) = silent_since.filter(|_| !end.is_left()) {
                 let silent = api.clock.monotonic().since(since);
                 reaped.iter_mut().for_each(|job| job.late = silent);
@@ -95,14 +108,24 @@ pub(crate) async fn retire(
                 api.metrics.hand_over(HandOver::of(end), stopped_by, moved_at);
             }
             api.note_reaped(&reaped).await;
-            true
+            Retired::Done
+        }
+        Ok(None) => {
+            warn!(worker = %key, "the worker is not ours to end");
+            Retired::Refused
         }
         Err(error) => {
             warn!(worker = %key, %error, "cannot take back the worker's jobs; trying again");
-            false
+            Retired::Trouble
         }
     };
-    tell(&api, registry, Input::Retired { key, done }).await;
+    tell(&api, registry, Input::Retired { key, answer }).await;
+}
+
+/// Whether a live worker has this key, and it is not this process.
+async fn is_anothers(api: &Api, key: &WorkerKey, nonce: Nonce) -> Result<bool, StoreError> {
+    let known = api.store.worker(key).await?.filter(|known| known.ended.is_none());
+    Ok(known.is_some_and(|known| !known.worker.pings && known.worker.nonce != nonce))
 }
 
 /// Asks the rows whether these holds stand, and pushes their leases out if so.
@@ -124,12 +147,12 @@ fn standing(renewed: &Renewed) -> HoldStanding {
     }
 }
 
-/// A pinging holder fell silent: what it holds goes on elsewhere. Tried until it is done.
-pub(crate) async fn lose_pinger(api: Arc<Api>, key: WorkerKey) {
+/// A pinging holder of this registry fell silent: what it holds goes on elsewhere. Tried until it is done.
+pub(crate) async fn lose_pinger(api: Arc<Api>, key: WorkerKey, registry: RegistryId) {
     let mut pause = Duration::from_millis(100);
     loop {
         let lost = async {
-            if !api.store.retire(&key, HolderEnd::Silent, api.charge.registry()?).await? {
+            if !api.store.retire(&key, HolderEnd::Silent, registry).await? {
                 // Another server hears it, or will notice.
                 return Ok(Vec::new());
             }
@@ -151,4 +174,37 @@ pub(crate) async fn lose_pinger(api: Arc<Api>, key: WorkerKey) {
 
 async fn tell(api: &Api, registry: RegistryId, input: Input) {
     api.tell(Event::Roll(RollEvent::Done { registry, input: Box::new(input) })).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use store::{JobStore as _, MemoryStore, ServerInfo};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Its silence was noticed under one registry; it is in our next one by now, and may ping.
+    #[tokio::test]
+    async fn silence_counts_only_for_the_registry_that_noticed_it() {
+        let clock = Arc::new(clock::SystemClock);
+        let store = Arc::new(MemoryStore::shared(clock.clone()));
+        let before = store.found(ServerInfo::default()).await.unwrap();
+        let now = store.found(ServerInfo::default()).await.unwrap();
+        let key = WorkerKey::new("simple").unwrap();
+        let grant = Duration::from_secs(15);
+        let name = String::new();
+        let (nonce, registry) = (Nonce::default(), before);
+        let pinger = Enlist { key: key.clone(), nonce, registry, pings: true, grant, name };
+        store.enlist(vec![pinger]).await.unwrap();
+        let seen = store.beat(now).await.unwrap().expect("it is there");
+        let beats = seen.iter().find(|peer| peer.registry == before).expect("so is that one").beats;
+        store.take_over(before, beats, now).await.unwrap().expect("it is taken over");
+        let (events, _inbox) = mpsc::channel(64);
+        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), None, events));
+        api.charge.set_registry(Some(now));
+        lose_pinger(Arc::clone(&api), key.clone(), before).await;
+        assert_eq!(store.worker(&key).await.unwrap().expect("it is known").ended, None);
+        lose_pinger(api, key.clone(), now).await;
+        assert!(store.worker(&key).await.unwrap().expect("it is known").ended.is_some());
+    }
 }

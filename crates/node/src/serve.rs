@@ -32,7 +32,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A pause after a failed accept (out of descriptors, say), so that trouble does not become a busy loop.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Serves until `shutdown`, then tells workers goodbye and waits for open requests.
+/// Serves until `shutdown`, then tells workers goodbye, lets others have them, and waits for open requests.
 pub(crate) async fn serve(
     api: Arc<Api>,
     listener: TcpListener,
@@ -70,7 +70,12 @@ pub(crate) async fn serve(
         let _ = session.frames.try_send(Ok(ServerFrame { goodbye: true, ..Default::default() }));
         session.close.cancel();
     }
-    let drained = tokio::time::timeout(api.config.drain_grace, graceful.shutdown());
+    // No session is accepted any more. Workers must not wait for others to have our connections closed, so whoever takes them
+    // over hears of it now.
+    let drained = async {
+        let drained = tokio::time::timeout(api.config.drain_grace, graceful.shutdown());
+        tokio::join!(drained, api.resign()).0
+    };
     tokio::pin!(drained);
     loop {
         // Whoever asks now still hears that we are alive, and not ready.

@@ -1,7 +1,7 @@
 //! Who wants to know when jobs change. Costs nothing while nobody watches, and next to nothing for jobs that nobody
 //! watches.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use model::{JobId, Kind, QueueName};
@@ -80,7 +80,7 @@ impl Watchers {
     }
 
     /// The jobs that were named.
-    pub(crate) fn named(&self) -> Vec<JobId> {
+    pub(crate) fn named(&self) -> BTreeSet<JobId> {
         self.interest().ids.keys().copied().collect()
     }
 

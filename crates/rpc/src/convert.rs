@@ -299,7 +299,7 @@ pub fn retry_answer(id: JobId, redriven: &Redriven) -> wire::RetryAnswer {
 }
 
 /// A queue at a glance.
-pub fn queue(stats: QueueStats, workers: u32) -> wire::Queue {
+pub fn queue(stats: QueueStats, workers: Option<u32>) -> wire::Queue {
     let [scheduled, available, running, completed, cancelled, dead] = stats.counts;
     wire::Queue {
         name: stats.queue.to_string(),

@@ -80,7 +80,8 @@ pub fn from_json(raw: &RawValue) -> Result<Bytes, String> {
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-fn base64_encode(bytes: &[u8]) -> String {
+/// Bytes as standard base64.
+pub fn base64_encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for chunk in bytes.chunks(3) {
         let word =
@@ -96,7 +97,8 @@ fn base64_encode(bytes: &[u8]) -> String {
     text
 }
 
-fn base64_decode(text: &str) -> Option<Vec<u8>> {
+/// Standard base64, padded, as bytes.
+pub fn base64_decode(text: &str) -> Option<Vec<u8>> {
     let text = text.as_bytes();
     if !text.len().is_multiple_of(4) {
         return None;

@@ -7,6 +7,7 @@ pub mod convert;
 mod error;
 pub mod json;
 pub mod lease_convert;
+pub mod node_convert;
 
 pub use error::{ApiError, Problem};
 

@@ -6,14 +6,17 @@
 //!
 //! ```text
 //!                    a signal: Ready, Joined, a failed claim
-//!         ┌───────────────────────────────────────────────────┐
-//!         ▼                                                   │
-//!   possibly ready ── a short answer, no signal since ──────► dry
+//!         ┌──────────────────────────────────────────────────────────────────────┐
+//!         ▼                                                                      │
+//!   possibly ready ── a short answer over several queues ──► doubtful            │
+//!         ▲  └────────── a short answer over it alone ──────────┼──────────────► dry
+//!         └───────────────────── a full answer ─────────────────┘
 //! ```
 //!
 //! The store is not read here: that a queue has work is only ever guessed from signals (a commit made jobs available)
-//! and from answers (a claim that got fewer jobs than it asked for has emptied its queues). The guess errs towards one
-//! claim too many. A paused queue needs nothing: the store gives nothing from it, and resuming is a signal.
+//! and from answers (a claim over one queue that got fewer jobs than it asked for has emptied it). A claim over several
+//! may come up short because somebody else is taking from one of them; each is then asked alone. The guess errs towards
+//! one claim too many. A paused queue needs nothing: the store gives nothing from it, and resuming is a signal.
 //!
 //! A signal wakes one session and not the whole line; each full answer makes room for one more claim in flight. So a
 //! thousand idle workers cost one claim per enqueue, and a backlog reaches twice as many with every round trip.
@@ -159,7 +162,11 @@ struct Queue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stock {
     PossiblyReady,
-    Dry { said_by: SessionId },
+    /// A claim over it and others came up short, so the next one in its line is over it alone.
+    Doubtful,
+    Dry {
+        said_by: SessionId,
+    },
 }
 
 impl Dispatcher {
@@ -308,12 +315,13 @@ impl Dispatcher {
         let Some(session) = self.sessions.get(&id) else { return };
         let served = Arc::clone(&session.queues);
         // What it does not serve any more it cannot have emptied: it may have got nothing for that very reason.
+        let is_alone = claim.queues.len() == 1;
         for name in claim.queues.iter().filter(|name| served.contains(name)) {
             let queue = self.queue_mut(name);
             if got == asked {
-                queue.widen();
+                queue.widen(is_alone);
             } else {
-                queue.came_up_short(id, claim.signals);
+                queue.came_up_short(id, claim.signals, is_alone);
             }
         }
         self.give_back(id, asked - got);
@@ -410,8 +418,10 @@ impl Dispatcher {
         let limit = session.credits.min(CLAIM_LIMIT_MAX);
         session.credits -= limit;
 
-        let may_have_work = |name: &&QueueName| self.queues[*name].stock == Stock::PossiblyReady;
-        let queues: Arc<[QueueName]> = if session.queues.iter().all(|name| may_have_work(&name)) {
+        let may_have_work = |name: &&QueueName| self.queues[*name].may_have_work();
+        let queues: Arc<[QueueName]> = if self.queues[sponsor].stock == Stock::Doubtful {
+            Arc::from([sponsor.clone()])
+        } else if session.queues.iter().all(|name| may_have_work(&name)) {
             Arc::clone(&session.queues)
         } else {
             session.queues.iter().filter(may_have_work).cloned().collect()
@@ -447,22 +457,36 @@ impl Queue {
         }
     }
 
-    /// A claim got all it asked for: there may be more, and one more session may ask at once.
-    fn widen(&mut self) {
+    /// A claim got all it asked for: there may be more, and one more session may ask at once. Over several queues it may all
+    /// have come from the others.
+    fn widen(&mut self, is_alone: bool) {
         self.window = (self.window + 1).min(CLAIMS_PER_QUEUE_MAX);
+        if is_alone && self.stock == Stock::Doubtful {
+            self.stock = Stock::PossiblyReady;
+        }
     }
 
-    /// A claim made after `signals` signals left nothing behind. That is the present state unless a signal came since.
-    fn came_up_short(&mut self, by: SessionId, signals: u64) {
+    /// A claim made after `signals` signals left nothing behind, if it was over this queue alone. That is the present state
+    /// unless a signal came since.
+    fn came_up_short(&mut self, by: SessionId, signals: u64, is_alone: bool) {
         self.window = (self.window / 2).max(1);
-        if self.signal <= signals {
-            self.stock = Stock::Dry { said_by: by };
+        if self.signal > signals {
+            return;
         }
+        match self.stock {
+            _ if is_alone => self.stock = Stock::Dry { said_by: by },
+            Stock::PossiblyReady => self.stock = Stock::Doubtful,
+            Stock::Doubtful | Stock::Dry { .. } => {}
+        }
+    }
+
+    fn may_have_work(&self) -> bool {
+        !matches!(self.stock, Stock::Dry { .. })
     }
 
     /// Who may claim now.
     fn next_in_line(&self) -> Option<SessionId> {
-        let may_claim = self.stock == Stock::PossiblyReady && self.sponsored < self.window;
+        let may_claim = self.may_have_work() && self.sponsored < self.window;
         self.line.first_key_value().filter(|_| may_claim).map(|(_, session)| *session)
     }
 }

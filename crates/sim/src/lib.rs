@@ -7,7 +7,8 @@
 //!
 //! The foundation knows nothing of jobs: [`queue`] (what happens next), [`rng`] (chance), [`clock`] (what processes
 //! believe), [`net`] (what arrives), [`process`] (who runs), [`faults`] (what goes wrong), [`trace`] (what happened),
-//! [`run`] (many seeds), [`law`] (what must not). A world is made of these: [`jobs`] is the first.
+//! [`run`] (many seeds), [`law`] (what must not). A world is made of these:
+//! [`jobs`] (jobs and leases), [`swim`] (who is in a cluster).
 
 pub mod clock;
 pub mod faults;
@@ -21,4 +22,4 @@ pub mod time;
 pub mod trace;
 mod worlds;
 
-pub use worlds::jobs;
+pub use worlds::{jobs, swim};

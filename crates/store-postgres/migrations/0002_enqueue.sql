@@ -6,10 +6,18 @@
 -- The checks, defaults and answers are those of the servers: a job whose id exists or whose unique key is taken is answered
 -- with the one already there. Servers hear of the job when the transaction commits.
 --
--- A role needs USAGE on the schema and EXECUTE on these functions, and nothing else.
+-- A role needs USAGE on the schema and EXECUTE on these functions, and nothing else. Whatever it sets for its session changes
+-- nothing in them: names and texts mean what they mean here.
+--
+-- A job's own id works in READ COMMITTED only. A transaction that keeps one snapshot does not see that a job has ended since it
+-- began, and would let the same id in again; it is refused. Unique keys and new queues work in every transaction: what such a
+-- snapshot cannot see is a serialization failure, to be tried again as any other.
 --
 -- A queue exists from its first job. Until the transaction that creates one ends, others who want to create the very same
 -- queue wait for it; afterwards nobody waits for anybody. Jobs with the same unique key wait for each other.
+
+-- What a server would not read does not come in, whoever writes it.
+ALTER TABLE tenure.queues ADD CONSTRAINT queues_name_check CHECK (name ~ '^[A-Za-z0-9._-]{1,128}$');
 
 CREATE FUNCTION tenure.enqueue(
     queue            text,
@@ -22,7 +30,8 @@ CREATE FUNCTION tenure.enqueue(
     unique_key       text DEFAULT NULL,
     timeout          interval DEFAULT NULL,            -- of one attempt
     id               uuid DEFAULT NULL                 -- NULL: a new one
-) RETURNS uuid LANGUAGE plpgsql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS uuid LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
 <<new>>
 DECLARE
     now_ms           bigint := floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
@@ -34,9 +43,9 @@ DECLARE
     owner            uuid;
     next_state       smallint;
 BEGIN
-    IF enqueue.queue IS NULL OR enqueue.queue COLLATE "C" !~ '\A[A-Za-z0-9._-]{1,128}\Z' THEN
+    IF enqueue.queue IS NULL OR enqueue.queue COLLATE "C" !~ '^[A-Za-z0-9._-]{1,128}$' THEN
         RAISE EXCEPTION 'queue name must have 1 to 128 bytes of A-Z a-z 0-9 . _ -' USING ERRCODE = 'invalid_parameter_value';
-    ELSIF enqueue.kind IS NULL OR enqueue.kind COLLATE "C" !~ '\A[A-Za-z0-9._-]{1,128}\Z' THEN
+    ELSIF enqueue.kind IS NULL OR enqueue.kind COLLATE "C" !~ '^[A-Za-z0-9._-]{1,128}$' THEN
         RAISE EXCEPTION 'kind must have 1 to 128 bytes of A-Z a-z 0-9 . _ -' USING ERRCODE = 'invalid_parameter_value';
     ELSIF enqueue.payload IS NULL OR octet_length(enqueue.payload) > 1048576 THEN
         RAISE EXCEPTION 'payload has % bytes; at most 1048576 are allowed (store large data elsewhere and enqueue a reference)',
@@ -52,8 +61,14 @@ BEGIN
     ELSIF enqueue.timeout <= interval '0' OR extract(epoch FROM enqueue.timeout) > 2592000 THEN
         RAISE EXCEPTION 'timeout is out of range; choose up to 30 days' USING ERRCODE = 'invalid_parameter_value';
     ELSIF octet_length(enqueue.unique_key) NOT BETWEEN 1 AND 512
-            OR enqueue.unique_key COLLATE "C" ~ '[\u0001-\u001f\u007f-\u009f]' THEN
+            OR enqueue.unique_key COLLATE "C" ~ format('[%s-%s%s-%s]', chr(1), chr(31), chr(127), chr(159)) THEN
         RAISE EXCEPTION 'unique key must have 1 to 512 bytes and no control characters' USING ERRCODE = 'invalid_parameter_value';
+    ELSIF enqueue.id IS NOT NULL
+            AND current_setting('transaction_isolation') NOT IN ('read committed', 'read uncommitted') THEN
+        RAISE EXCEPTION 'a job with an id of its own cannot be enqueued in a % transaction',
+                current_setting('transaction_isolation')
+            USING ERRCODE = 'feature_not_supported',
+                HINT = 'Use READ COMMITTED, or leave the id out and give a unique_key.';
     END IF;
     run_at_ms := coalesce(floor(extract(epoch FROM enqueue.run_at) * 1000)::bigint, now_ms);
     timeout_us := (extract(epoch FROM enqueue.timeout) * 1000000)::bigint;
@@ -120,7 +135,8 @@ CREATE FUNCTION tenure.enqueue(
     unique_key       text DEFAULT NULL,
     timeout          interval DEFAULT NULL,
     id               uuid DEFAULT NULL
-) RETURNS uuid LANGUAGE sql VOLATILE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
+) RETURNS uuid LANGUAGE sql VOLATILE SECURITY DEFINER
+    SET search_path = pg_catalog, pg_temp SET standard_conforming_strings = on AS $$
     SELECT tenure.enqueue(queue, kind, convert_to(payload::text, 'UTF8'), 'application/json'::text, priority, run_at,
                           max_attempts, unique_key, timeout, id)
 $$;

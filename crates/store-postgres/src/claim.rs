@@ -20,7 +20,10 @@ use crate::error::Trouble;
 use crate::lane::Merge;
 use crate::row;
 
-/// $1 holder, $2 queues, $3 limit, $4 bytes, $5 lease, $6 whether exclusive queues give to it.
+/// $1 holder, $2 queues, $3 limit, $4 bytes, $5 lease, $6 whether exclusive queues give to it. Everything that is taken was
+/// locked before, so the update takes all of it, and it is counted by what was locked. Bytes are added up one by one only
+/// where they are too many. What most jobs have in common (the first queue, priority 0, not exclusive) is NULL in the
+/// answer: a value costs more to send than to make out.
 const CLAIM: &str = "
     WITH clock AS MATERIALIZED (SELECT LEASE_NOW AS lease, WALL_NOW AS wall),
     holder AS MATERIALIZED (SELECT retired_at FROM tenure.holders WHERE key = $1 FOR SHARE),
@@ -40,34 +43,33 @@ const CLAIM: &str = "
             ORDER BY head.priority DESC, head.run_at, head.id LIMIT $3) AS heads
         GROUP BY queue),
     picked AS MATERIALIZED (
-        SELECT taken.id, taken.priority, taken.run_at, taken.heartbeat_us, taken.exclusive, taken.place,
-            sum(taken.bytes) OVER (ORDER BY taken.priority DESC, taken.run_at, taken.id ROWS UNBOUNDED PRECEDING)
-                - taken.bytes AS bytes_before
-        FROM (
-            SELECT head.*, coalesce(head.own_heartbeat_us, open.heartbeat_us) AS heartbeat_us, open.exclusive, open.place
-            FROM shares JOIN open ON open.no = shares.queue CROSS JOIN LATERAL (
-                SELECT j.id, j.priority, j.run_at, j.heartbeat_us AS own_heartbeat_us,
-                    octet_length(j.payload) + coalesce(octet_length(j.checkpoint), 0) AS bytes
-                FROM tenure.jobs j
-                WHERE j.state = 1 AND j.queue = shares.queue
-                ORDER BY j.priority DESC, j.run_at, j.id LIMIT shares.share
-                FOR UPDATE SKIP LOCKED) AS head) AS taken),
-    claimed AS (
-        UPDATE tenure.jobs j
-        SET state = 2, holder = $1, fence = greatest(j.fence + 1, clock.lease), attempt = j.attempt + 1,
-            started_at = clock.wall, granted_us = coalesce(p.heartbeat_us, $5),
-            lease_until = clock.lease + coalesce(p.heartbeat_us, $5), adopted = false, exclusive = p.exclusive
-        FROM picked p, clock
-        WHERE j.id = ANY (ARRAY[p.id]) AND j.state IS NOT DISTINCT FROM 1 AND p.bytes_before < $4
-        RETURNING j.id, j.fence, p.place, j.kind, j.payload, j.content_type, j.priority, j.attempt, j.max_attempts,
-            j.granted_us, p.heartbeat_us, j.timeout_us, j.checkpoint, j.traceparent, j.exclusive,
-            clock.wall - j.run_at AS waited, j.run_at, j.queue),
+        SELECT head.*, coalesce(head.own_heartbeat_us, open.heartbeat_us) AS heartbeat_us, open.exclusive, open.place
+        FROM shares JOIN open ON open.no = shares.queue CROSS JOIN LATERAL (
+            SELECT j.id, j.queue, j.priority, j.run_at, j.heartbeat_us AS own_heartbeat_us,
+                octet_length(j.payload) + coalesce(octet_length(j.checkpoint), 0) AS bytes
+            FROM tenure.jobs j
+            WHERE j.state = 1 AND j.queue = shares.queue
+            ORDER BY j.priority DESC, j.run_at, j.id LIMIT shares.share
+            FOR UPDATE SKIP LOCKED) AS head),
+    taken AS MATERIALIZED (
+        SELECT id, queue, heartbeat_us, exclusive, place FROM picked WHERE (SELECT sum(bytes) FROM picked) <= $4
+        UNION ALL
+        SELECT id, queue, heartbeat_us, exclusive, place FROM (
+            SELECT *, sum(bytes) OVER (ORDER BY priority DESC, run_at, id ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
+            FROM picked WHERE (SELECT sum(bytes) FROM picked) > $4) AS summed
+        WHERE bytes_before < $4),
     counted AS (
         INSERT INTO tenure.counts (queue, available, running)
-        SELECT queue, -count(*), count(*) FROM claimed GROUP BY queue)
-    SELECT id, fence, place, kind, payload, content_type, priority, attempt, max_attempts, granted_us, heartbeat_us,
-        timeout_us, checkpoint, traceparent, exclusive, waited, run_at
-    FROM claimed";
+        SELECT queue, -count(*), count(*) FROM taken GROUP BY queue)
+    UPDATE tenure.jobs j
+    SET state = 2, holder = $1, fence = greatest(j.fence + 1, clock.lease), attempt = j.attempt + 1,
+        started_at = clock.wall, granted_us = coalesce(p.heartbeat_us, $5),
+        lease_until = clock.lease + coalesce(p.heartbeat_us, $5), adopted = false, exclusive = p.exclusive
+    FROM taken p, clock
+    WHERE j.id = ANY (ARRAY[p.id]) AND j.state IS NOT DISTINCT FROM 1
+    RETURNING j.id, j.fence, nullif(p.place, 1), j.kind, j.payload, j.content_type, nullif(j.priority, 0::smallint),
+        j.attempt, j.max_attempts, p.heartbeat_us, j.timeout_us, j.checkpoint, j.traceparent, nullif(j.exclusive, false),
+        clock.wall - j.run_at";
 
 pub(crate) const STATEMENTS: &[&str] = &[CLAIM];
 
@@ -132,36 +134,45 @@ impl<'c> Bound<'c> {
 fn read(claim: &Claim, rows: &[Row]) -> Result<Vec<Claimed>, Trouble> {
     let mut kind: Option<Kind> = None;
     let read = |row: &Row| {
-        let place: i32 = row.try_get(2)?;
+        let place: Option<i32> = row.try_get(2)?;
+        let priority: Option<i16> = row.try_get(6)?;
+        let heartbeat: Option<i64> = row.try_get(9)?;
+        let waited: i64 = row.try_get(14)?;
         let text: &str = row.try_get(3)?;
         // Neighbours are mostly of one kind; its name is then shared.
         let kind = match &kind {
             Some(same) if same.as_str() == text => same.clone(),
-            _ => kind.insert(row::valid(text.parse())?).clone(),
+            _ => match text.parse::<Kind>() {
+                Ok(known) => kind.insert(known).clone(),
+                // Not by us nor by our function. Its lease runs out again and again until it is buried; the others go on.
+                Err(invalid) => {
+                    tracing::error!(job = %row::job_id(row, 0)?, %invalid, "a job has a kind that nobody can serve");
+                    return Ok(None);
+                }
+            },
         };
-        let waited: i64 = row.try_get(15)?;
-        let run_at: i64 = row.try_get(16)?;
         let claimed = Claimed {
             hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.try_get(1)?) },
-            queue: claim.queues[place as usize - 1].clone(),
+            queue: claim.queues[place.unwrap_or(1) as usize - 1].clone(),
             kind,
             payload: Bytes::copy_from_slice(row.try_get(4)?),
             content_type: row::content_type(row, 5)?,
-            priority: row.try_get(6)?,
+            priority: priority.unwrap_or(0),
             attempt: row::count(row, 7)?,
             max_attempts: row::count(row, 8)?,
-            lease: row::duration(row.try_get(9)?),
-            heartbeat_timeout: row.try_get::<_, Option<i64>>(10)?.map(row::duration),
-            timeout: row.try_get::<_, Option<i64>>(11)?.map(row::duration),
-            checkpoint: row.try_get::<_, Option<&[u8]>>(12)?.map(Bytes::copy_from_slice),
-            traceparent: row.try_get(13)?,
-            exclusive: row.try_get(14)?,
+            lease: heartbeat.map_or(claim.lease, row::duration),
+            heartbeat_timeout: heartbeat.map(row::duration),
+            timeout: row.try_get::<_, Option<i64>>(10)?.map(row::duration),
+            checkpoint: row.try_get::<_, Option<&[u8]>>(11)?.map(Bytes::copy_from_slice),
+            traceparent: row.try_get(12)?,
+            exclusive: row.try_get::<_, Option<bool>>(13)?.unwrap_or(false),
             waited: Duration::from_millis(waited.max(0) as u64),
         };
-        Ok((run_at, claimed))
+        Ok(Some((waited, claimed)))
     };
-    let mut claimed: Vec<(i64, Claimed)> = rows.iter().map(read).collect::<Result<_, Trouble>>()?;
+    let claimed = rows.iter().map(read).filter_map(Result::transpose);
+    let mut claimed: Vec<(i64, Claimed)> = claimed.collect::<Result<_, Trouble>>()?;
     // An update returns its rows in whatever order it met them; mostly in this one.
-    claimed.sort_by_key(|(run_at, job)| (Reverse(job.priority), *run_at, job.hold.job));
+    claimed.sort_by_key(|(waited, job)| (Reverse(job.priority), Reverse(*waited), job.hold.job));
     Ok(claimed.into_iter().map(|(_, job)| job).collect())
 }

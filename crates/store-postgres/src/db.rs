@@ -82,17 +82,23 @@ impl Session {
 
     /// A transaction that begins with its first statement.
     pub(crate) fn transaction(&self) -> Tx<'_> {
-        self.tx(UNTOUCHED)
+        self.tx(UNTOUCHED, BEGIN)
+    }
+
+    /// A transaction that hardly waits for what others have locked.
+    pub(crate) fn hurried(&self) -> Tx<'_> {
+        self.tx(UNTOUCHED, BEGIN_HURRIED)
     }
 
     /// Statements that are each a transaction of their own.
     pub(crate) fn separate(&self) -> Tx<'_> {
-        self.tx(SEPARATE)
+        self.tx(SEPARATE, BEGIN)
     }
 
-    fn tx(&self, state: u8) -> Tx<'_> {
+    fn tx(&self, state: u8, begin: &'static str) -> Tx<'_> {
         Tx {
             session: self,
+            begin,
             now: self.shared.clock.now(),
             state: AtomicU8::new(state),
             created_queues: AtomicBool::new(false),
@@ -125,6 +131,9 @@ impl Drop for Session {
     }
 }
 
+const BEGIN: &str = "BEGIN";
+const BEGIN_HURRIED: &str = "BEGIN; SET LOCAL lock_timeout = 100";
+
 /// No statement was sent yet.
 const UNTOUCHED: u8 = 0;
 /// Begun, not ended.
@@ -137,6 +146,7 @@ const SEPARATE: u8 = 3;
 /// A transaction under way.
 pub(crate) struct Tx<'a> {
     session: &'a Session,
+    begin: &'static str,
     now: Option<Now>,
     state: AtomicU8,
     created_queues: AtomicBool,
@@ -155,7 +165,7 @@ impl Tx<'_> {
         }
         // Both leave together: no answer is needed in between.
         let (begun, rows) =
-            future::join(client.batch_execute("BEGIN"), client.query(&statement, params)).await;
+            future::join(client.batch_execute(self.begin), client.query(&statement, params)).await;
         begun?;
         Ok(rows?)
     }
@@ -187,12 +197,13 @@ impl Tx<'_> {
             return Ok(client.execute(&statement, params).await?);
         }
         let (begun, touched) =
-            future::join(client.batch_execute("BEGIN"), client.execute(&statement, params)).await;
+            future::join(client.batch_execute(self.begin), client.execute(&statement, params)).await;
         begun?;
         Ok(touched?)
     }
 
-    /// The last statements of the transaction, sent together with its commit. If one fails, all is rolled back.
+    /// The last statements of the transaction, sent together with its commit. If one fails, all is rolled back; also if one
+    /// cannot even be sent, which the database would never know.
     pub(crate) async fn query_all_and_commit(
         &self,
         statements: &[(&'static str, Params<'_>)],
@@ -203,13 +214,27 @@ impl Tx<'_> {
         }
         let client = &self.session.client;
         let begins = self.begins();
-        let begin = async { if begins { client.batch_execute("BEGIN").await } else { Ok(()) } };
-        let queries = prepared.iter().zip(statements);
-        let queries =
-            future::join_all(queries.map(|(statement, (_, params))| client.query(statement, params)));
-        let (begun, rows, committed) = future::join3(begin, queries, client.batch_execute("COMMIT")).await;
-        // After a failure the commit was a rollback.
-        self.state.store(ENDED, Ordering::Relaxed);
+        let begin = async { if begins { client.batch_execute(self.begin).await } else { Ok(()) } };
+        let all_sent = AtomicBool::new(true);
+        let queries = prepared.iter().zip(statements).map(|(statement, (_, params))| async {
+            let rows = client.query(statement, params).await;
+            if rows.as_ref().is_err_and(|error| error.as_db_error().is_none()) {
+                all_sent.store(false, Ordering::Relaxed);
+            }
+            rows
+        });
+        // Each part is sent when it is first polled, in this order.
+        let commit = async {
+            if !all_sent.load(Ordering::Relaxed) {
+                return Ok(false);
+            }
+            client.batch_execute("COMMIT").await.map(|()| true)
+        };
+        let (begun, rows, committed) = future::join3(begin, future::join_all(queries), commit).await;
+        if !matches!(committed, Ok(false)) {
+            // After a failure the commit was a rollback.
+            self.state.store(ENDED, Ordering::Relaxed);
+        }
         begun?;
         let rows = rows.into_iter().collect::<Result<_, _>>()?;
         committed?;
@@ -289,7 +314,7 @@ mod tests {
     use tokio_postgres::SimpleQueryMessage;
 
     use super::*;
-    use crate::open::{Connector, Planning};
+    use crate::open::{Connector, Habits};
     use crate::row;
 
     /// The plan, line by line, that all executions of a statement share.
@@ -329,9 +354,7 @@ mod tests {
         scans
     }
 
-    #[tokio::test]
-    async fn no_plan_goes_through_a_table_whatever_is_in_it_at_the_time() {
-        let cluster = Cluster::shared();
+    async fn session(cluster: &Cluster) -> Session {
         let url = cluster.fresh_database();
         crate::migrate(&url, false).await.unwrap();
         let shared = Arc::new(Shared {
@@ -339,7 +362,30 @@ mod tests {
             mutations: Mutations::default(),
             queues: QueueNames::default(),
         });
-        let session = Connector::open(&url).unwrap().connect(&shared, Planning::Once).await.unwrap();
+        Connector::open(&url).unwrap().connect(&shared, Habits::USUAL).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn nothing_is_committed_if_one_statement_could_not_be_sent() {
+        let cluster = Cluster::shared();
+        let session = session(&cluster).await;
+        let add = "INSERT INTO tenure.counts (queue) VALUES ($1)";
+        let tx = session.transaction();
+        let done = tx.query_all_and_commit(&[(add, &[&1i32]), (add, &[&"no number"]), (add, &[&2i32])]).await;
+        assert!(done.is_err());
+        tx.roll_back().await.unwrap();
+        let count = "SELECT count(*) FROM tenure.counts";
+        let row = session.separate().query_one(count, &[]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), 0);
+        session.transaction().query_all_and_commit(&[(add, &[&1i32])]).await.unwrap();
+        let row = session.separate().query_one(count, &[]).await.unwrap();
+        assert_eq!(row.get::<_, i64>(0), 1, "the connection is as good as before");
+    }
+
+    #[tokio::test]
+    async fn no_plan_goes_through_a_table_whatever_is_in_it_at_the_time() {
+        let cluster = Cluster::shared();
+        let session = session(&cluster).await;
         // The search lane plans its statements anew each time, and may go through tables.
         let files = ALL_STATEMENTS.iter().filter(|file| file.as_ptr() != search::STATEMENTS.as_ptr());
         let statements: Vec<String> =

@@ -1,14 +1,15 @@
 //! How jobs come in: `enqueue`, and `promote` for those that waited for their time.
 //!
-//! All batches that wait are inserted by one statement. Then a second one looks for their ids among the jobs that have
-//! ended: an insert waits for whoever is just moving a job of that id there, and only a later statement sees what they
-//! did. Unique keys are taken before their jobs are inserted.
+//! All batches that wait are inserted by one statement, in the hope that nothing of it is there already: if something is,
+//! everything is undone, looked for, and inserted without it. Then a second statement looks for their ids among the jobs
+//! that have ended: an insert waits for whoever is just moving a job of that id there, and only a later statement sees what
+//! they did. Unique keys are taken before their jobs are inserted.
 
 use std::collections::hash_map::Entry;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::time::Duration;
 
-use model::{JobId, Limits, NewJob, QueueName, State, UniqueKey, UniqueScope, When};
+use model::{JobId, Limits, NewJob, QueueName, State, UniqueKey, UniqueScope, WallTime, When};
 use store::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted, decode_answer, encode_answer};
 use tokio_postgres::error::SqlState;
 
@@ -18,34 +19,46 @@ use crate::error::Trouble;
 use crate::lane::{Merge, Verb};
 use crate::row::{self, Id};
 
-/// Arrays that are empty stand for all NULL. Of the answer, `due` is how soon a scheduled job is due.
+/// $1 the queues, $18 and $19 what jobs have that do not say otherwise, $20 to $23 how many jobs are for which queue and
+/// time. Arrays that are empty stand for all NULL; a place is that of the job's queue in $1, and NULL is the first. Fails if
+/// a job of this id waits or runs. Answers the time.
 const INSERT: &str = "
     WITH clock AS MATERIALIZED (SELECT WALL_NOW AS wall),
+    named AS MATERIALIZED (
+        SELECT array_agg(coalesce(q.max_attempts, $18) ORDER BY n.place) AS max_attempts
+        FROM unnest($1::integer[]) WITH ORDINALITY AS n (queue, place)
+            LEFT JOIN tenure.queues q ON q.no = ANY (ARRAY[n.queue])),
     entered AS (
         INSERT INTO tenure.jobs (id, state, queue, priority, run_at, max_attempts, max_lost, enqueued_at, kind, payload,
                                  content_type, heartbeat_us, timeout_us, retry, unique_key, unique_retained, traceparent)
-        SELECT n.id, CASE WHEN n.run_at > clock.wall OR n.after > 0 THEN 0 ELSE 1 END, n.queue, coalesce(n.priority, 0),
-            coalesce(n.run_at, clock.wall + coalesce(n.after, 0)),
-            coalesce(n.max_attempts, (SELECT q.max_attempts FROM tenure.queues q WHERE q.no = n.queue), $17),
-            coalesce(n.max_lost, $18), clock.wall, n.kind, n.payload, n.content_type, n.heartbeat_us, n.timeout_us,
-            n.retry, n.unique_key, coalesce(n.unique_retained, false), n.traceparent
-        FROM clock CROSS JOIN unnest($1::uuid[], $2::integer[], $3::smallint[], $4::bigint[], $5::bigint[],
-            $6::integer[], $7::integer[], $8::text[], $9::bytea[], $10::text[], $11::bigint[], $12::bigint[],
-            $13::text[], $14::text[], $15::boolean[], $16::text[])
-            AS n (id, queue, priority, run_at, after, max_attempts, max_lost, kind, payload, content_type,
-                  heartbeat_us, timeout_us, retry, unique_key, unique_retained, traceparent)
-        ON CONFLICT (id) DO NOTHING
-        RETURNING id, queue, state, run_at),
+        SELECT n.id, CASE WHEN n.run_at > clock.wall OR n.after > 0 THEN 0 ELSE 1 END, ($1::integer[])[coalesce(n.place, 1)],
+            coalesce(n.priority, 0), coalesce(n.run_at, clock.wall + coalesce(n.after, 0)),
+            coalesce(n.max_attempts, named.max_attempts[coalesce(n.place, 1)]), coalesce(n.max_lost, $19), clock.wall, n.kind,
+            n.payload, n.content_type, n.heartbeat_us, n.timeout_us, n.retry, n.unique_key, coalesce(n.unique_retained, false),
+            n.traceparent
+        FROM clock CROSS JOIN named CROSS JOIN unnest($2::uuid[], $3::integer[], $4::smallint[], $5::bigint[], $6::bigint[],
+            $7::integer[], $8::integer[], $9::text[], $10::bytea[], $11::text[], $12::bigint[], $13::bigint[],
+            $14::text[], $15::text[], $16::boolean[], $17::text[])
+            AS n (id, place, priority, run_at, after, max_attempts, max_lost, kind, payload, content_type,
+                  heartbeat_us, timeout_us, retry, unique_key, unique_retained, traceparent)),
     counted AS (
         INSERT INTO tenure.counts (queue, scheduled, available)
-        SELECT queue, count(*) FILTER (WHERE state = 0), count(*) FILTER (WHERE state = 1) FROM entered GROUP BY queue)
-    SELECT id, CASE state WHEN 0 THEN run_at - (SELECT wall FROM clock) END AS due FROM entered";
+        SELECT n.queue, coalesce(sum(n.jobs) FILTER (WHERE n.is_later), 0),
+            coalesce(sum(n.jobs) FILTER (WHERE NOT n.is_later), 0)
+        FROM (
+            SELECT queue, jobs, coalesce(run_at > clock.wall OR after > 0, false) AS is_later
+            FROM clock CROSS JOIN unnest($20::integer[], $21::bigint[], $22::bigint[], $23::integer[])
+                AS n (queue, run_at, after, jobs)) AS n
+        GROUP BY n.queue)
+    SELECT wall FROM clock";
 
-/// Fails if a job of this id has ended, so that it can be sent together with the commit.
+/// Fails if a job of these ids has ended, so that it can be sent together with the commit. $2 and $3 are the first and the
+/// last of them: mostly all are younger than whatever has ended, and then they need not be looked for one by one.
 const NONE_ENDED: &str = "
-    SELECT 1 / CASE WHEN EXISTS (SELECT FROM unnest($1::uuid[]) AS n (id) JOIN tenure.ended e
-                                       ON e.id = ANY (ARRAY[n.id]))
-               THEN 0 ELSE 1 END";
+    SELECT 1 / CASE WHEN NOT EXISTS (SELECT FROM tenure.ended e WHERE e.id BETWEEN $2 AND $3) THEN 1
+                    WHEN NOT EXISTS (SELECT FROM unnest($1::uuid[]) AS n (id) JOIN tenure.ended e
+                                         ON e.id = ANY (ARRAY[n.id])) THEN 1
+                    ELSE 0 END";
 
 const EXISTING: &str = "
     SELECT n.id FROM unnest($1::uuid[]) AS n (id)
@@ -92,19 +105,31 @@ impl Merge for Enqueue {
         self.0.jobs.len()
     }
 
+    fn bytes(&self) -> usize {
+        self.0.jobs.iter().map(|job| job.payload.len()).sum()
+    }
+
     async fn run<'a>(group: &'a [Self], tx: &'a Tx<'a>) -> Result<Vec<EnqueueAnswer>, Trouble> {
         match enqueue(group, tx, Suspicion::OfKeyedJobs).await {
-            // A job with one of these ids has ended. Now find out which.
-            Err(trouble) if trouble.code() == Some(&SqlState::DIVISION_BY_ZERO) => {
+            // A job with one of these ids is there or has ended, or one of the requests was answered meanwhile. Now look first.
+            Err(trouble) if is_duplicate(&trouble) => {
                 tx.restart().await?;
-                enqueue(group, tx, Suspicion::OfAllJobs).await
-            }
-            Err(trouble) if trouble.code() == Some(&SqlState::UNIQUE_VIOLATION) => {
-                Err(Trouble::Again("the same request was answered meanwhile"))
+                match enqueue(group, tx, Suspicion::OfAllJobs).await {
+                    Err(trouble) if is_duplicate(&trouble) => {
+                        Err(Trouble::Again("the same job or request came in otherwise meanwhile"))
+                    }
+                    done => done,
+                }
             }
             done => done,
         }
     }
+}
+
+/// Whether the database refused something because it has it already.
+fn is_duplicate(trouble: &Trouble) -> bool {
+    let code = trouble.code();
+    code == Some(&SqlState::UNIQUE_VIOLATION) || code == Some(&SqlState::DIVISION_BY_ZERO)
 }
 
 /// Which jobs are looked for before they are inserted.
@@ -136,24 +161,20 @@ async fn enqueue(
     let mut entered = jobs.iter().zip(&fates);
     let mut answers: Vec<EnqueueAnswer> =
         repeats.fresh(group).map(|batch| answer(entered.by_ref().take(batch.jobs.len()))).collect();
-    let new: Vec<Id> = jobs
-        .iter()
-        .zip(&fates)
-        .filter(|(_, fate)| matches!(fate, Fate::New { .. }))
-        .map(|(job, _)| Id(job.id))
-        .collect();
+    let new = jobs.iter().zip(&fates).filter(|(_, fate)| matches!(fate, Fate::New { .. }));
+    let new: Vec<Id> = new.map(|(job, _)| Id(job.id)).collect();
+    let (first, last) = (new.iter().min(), new.iter().max());
     let asked = repeats.fresh(group).zip(&answers).filter_map(|(batch, answer)| {
         batch.request_id.as_ref().map(|request| (request.as_str(), encode_answer(&answer.jobs)))
     });
     let (requests, kept): (Vec<&str>, Vec<Vec<u8>>) = asked.unzip();
-    match (new.is_empty() || suspicion == Suspicion::OfAllJobs, requests.is_empty()) {
-        (true, true) => {}
-        (true, false) => drop(tx.query_all_and_commit(&[(REMEMBER, &[&requests, &kept])]).await?),
-        (false, true) => drop(tx.query_all_and_commit(&[(NONE_ENDED, &[&new])]).await?),
-        (false, false) => {
-            let last: [(&str, Params<'_>); 2] = [(NONE_ENDED, &[&new]), (REMEMBER, &[&requests, &kept])];
-            tx.query_all_and_commit(&last).await?;
-        }
+    let none_ended: (&'static str, Params<'_>) = (NONE_ENDED, &[&new, &first, &last]);
+    let remember: (&'static str, Params<'_>) = (REMEMBER, &[&requests, &kept]);
+    let mut last = Vec::new();
+    last.extend((!new.is_empty()).then_some(none_ended));
+    last.extend((!requests.is_empty()).then_some(remember));
+    if !last.is_empty() {
+        tx.query_all_and_commit(&last).await?;
     }
     // Those that were answered before are put in between again.
     let mut fresh = answers.drain(..);
@@ -245,9 +266,12 @@ fn answer<'a>(entered: impl Iterator<Item = (&'a &'a NewJob, &'a Fate)>) -> Enqu
 /// Inserts those that are not there, and whose unique keys are free; one fate for each, in order.
 async fn enter(tx: &Tx<'_>, jobs: &[&NewJob], suspicion: Suspicion) -> Result<Vec<Fate>, Trouble> {
     // A job that is named twice is one job.
-    let mut fates: HashMap<JobId, Fate> = HashMap::with_capacity(jobs.len());
     let mut seen: HashSet<JobId> = HashSet::with_capacity(jobs.len());
-    let mut candidates: Vec<&NewJob> = jobs.iter().copied().filter(|job| seen.insert(job.id)).collect();
+    let is_first: Vec<bool> = jobs.iter().map(|job| seen.insert(job.id)).collect();
+    let mut candidates: Vec<&NewJob> =
+        jobs.iter().zip(&is_first).filter(|(_, is_first)| **is_first).map(|(job, _)| *job).collect();
+    // Those that are not inserted, with the job that stands for each.
+    let mut owners: HashMap<JobId, JobId> = HashMap::new();
 
     let unknown: BTreeSet<&QueueName> =
         candidates.iter().map(|job| &job.queue).filter(|queue| tx.queues().number(queue).is_none()).collect();
@@ -269,9 +293,9 @@ async fn enter(tx: &Tx<'_>, jobs: &[&NewJob], suspicion: Suspicion) -> Result<Ve
     if !suspects.is_empty() {
         for row in tx.query(EXISTING, &[&suspects]).await? {
             let id = row::job_id(&row, 0)?;
-            fates.insert(id, Fate::Duplicate(id));
+            owners.insert(id, id);
         }
-        candidates.retain(|job| !fates.contains_key(&job.id));
+        candidates.retain(|job| !owners.contains_key(&job.id));
     }
     let missing: BTreeSet<&QueueName> =
         candidates.iter().map(|job| &job.queue).filter(|queue| number(&numbers, queue).is_none()).collect();
@@ -286,22 +310,32 @@ async fn enter(tx: &Tx<'_>, jobs: &[&NewJob], suspicion: Suspicion) -> Result<Ve
         placed.push((queue, job));
     }
     if placed.iter().any(|(_, job)| job.unique_key.is_some()) {
-        take_keys(tx, &mut placed, &mut fates).await?;
+        take_keys(tx, &mut placed, &mut owners).await?;
     }
-    insert(tx, &placed, &mut fates).await?;
-    let mut first: HashSet<JobId> = HashSet::with_capacity(jobs.len());
-    let fate_of = |job: &&NewJob| match fates[&job.id] {
-        Fate::New { .. } if !first.insert(job.id) => Fate::Duplicate(job.id),
-        fate => fate,
+    let now = insert(tx, &placed).await?;
+    let fate = |(job, is_first): (&&NewJob, &bool)| match owners.get(&job.id) {
+        Some(owner) => Fate::Duplicate(*owner),
+        None if !is_first => Fate::Duplicate(job.id),
+        None => Fate::New { due: now.and_then(|now| due(job.when, now)) },
     };
-    Ok(jobs.iter().map(fate_of).collect())
+    Ok(jobs.iter().zip(&is_first).map(fate).collect())
+}
+
+/// How soon a job is due that was enqueued now; `None` if it is available at once.
+fn due(when: When, now: WallTime) -> Option<Duration> {
+    let due = match when {
+        When::Now => Duration::ZERO,
+        When::At(date) => date.since(now),
+        When::After(delay) => Duration::from_millis(row::millis(delay) as u64),
+    };
+    (!due.is_zero()).then_some(due)
 }
 
 /// Takes the unique keys of jobs that are about to be inserted; those whose key is another's are left out.
 async fn take_keys(
     tx: &Tx<'_>,
     placed: &mut Vec<(i32, &NewJob)>,
-    fates: &mut HashMap<JobId, Fate>,
+    duplicates: &mut HashMap<JobId, JobId>,
 ) -> Result<(), Trouble> {
     let mut leaders: HashMap<(i32, &UniqueKey), JobId> = HashMap::new();
     let (mut queues, mut keys, mut ids) = (Vec::new(), Vec::new(), Vec::new());
@@ -328,27 +362,21 @@ async fn take_keys(
         }
         for Id(job) in ids.iter().filter(|Id(job)| !taken.contains(job)) {
             let owner = owners.get(job).ok_or(Trouble::Again("a unique key was freed meanwhile"))?;
-            fates.insert(*job, Fate::Duplicate(*owner));
+            duplicates.insert(*job, *owner);
         }
     }
     for (job, leader) in followers {
-        let owner = match fates.get(&leader) {
-            Some(Fate::Duplicate(owner)) => *owner,
-            _ => leader,
-        };
-        fates.insert(job, Fate::Duplicate(owner));
+        let owner = duplicates.get(&leader).copied().unwrap_or(leader);
+        duplicates.insert(job, owner);
     }
-    placed.retain(|(_, job)| !fates.contains_key(&job.id));
+    placed.retain(|(_, job)| !duplicates.contains_key(&job.id));
     Ok(())
 }
 
-async fn insert(
-    tx: &Tx<'_>,
-    placed: &[(i32, &NewJob)],
-    fates: &mut HashMap<JobId, Fate>,
-) -> Result<(), Trouble> {
+/// Answers the time; `None` if there is nothing to insert.
+async fn insert(tx: &Tx<'_>, placed: &[(i32, &NewJob)]) -> Result<Option<WallTime>, Trouble> {
     if placed.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     /// One value for each job, or none at all if no job has one.
     fn column<'j, T>(
@@ -359,19 +387,13 @@ async fn insert(
         if values.iter().all(Option::is_none) { Vec::new() } else { values }
     }
     let ids: Vec<Id> = placed.iter().map(|(_, job)| Id(job.id)).collect();
-    let queues: Vec<i32> = placed.iter().map(|(queue, _)| *queue).collect();
+    let (queues, places) = queue_places(placed);
+    let counts = Counts::of(placed);
     let kinds: Vec<&str> = placed.iter().map(|(_, job)| job.kind.as_str()).collect();
     let payloads: Vec<&[u8]> = placed.iter().map(|(_, job)| job.payload.as_ref()).collect();
     let priorities = column(placed, |job| (job.priority != 0).then_some(job.priority));
-    let dates = column(placed, |job| match job.when {
-        // A past date is kept, so that jobs that should have run earlier are claimed earlier.
-        When::At(date) => Some(date.as_millis()),
-        When::Now | When::After(_) => None,
-    });
-    let delays = column(placed, |job| match job.when {
-        When::After(delay) => Some(row::millis(delay)),
-        When::Now | When::At(_) => None,
-    });
+    let dates = column(placed, date);
+    let delays = column(placed, delay);
     let max_attempts = column(placed, |job| job.max_attempts.map(|number| number as i32));
     let max_lost = column(placed, |job| job.max_lost.map(|number| number as i32));
     let content_types = column(placed, |job| {
@@ -384,12 +406,13 @@ async fn insert(
     let retained = column(placed, |job| (job.unique_scope == UniqueScope::Retained).then_some(true));
     let traces = column(placed, |job| job.traceparent.as_deref().map(row::storable));
     let (attempts_default, lost_default) = (Limits::ATTEMPTS_DEFAULT as i32, Limits::LOST_DEFAULT as i32);
-    let entered = tx
-        .query(
+    let row = tx
+        .query_one(
             INSERT,
             &[
-                &ids,
                 &queues,
+                &ids,
+                &places,
                 &priorities,
                 &dates,
                 &delays,
@@ -406,25 +429,69 @@ async fn insert(
                 &traces,
                 &attempts_default,
                 &lost_default,
+                &counts.queues,
+                &counts.dates,
+                &counts.delays,
+                &counts.jobs,
             ],
         )
         .await?;
-    for row in &entered {
-        let due: Option<i64> = row.try_get(1)?;
-        let due = due.map(|millis| Duration::from_millis(millis.max(0) as u64));
-        fates.insert(row::job_id(row, 0)?, Fate::New { due });
-    }
-    if entered.len() < placed.len() {
-        for (_, job) in placed {
-            if let Entry::Vacant(fate) = fates.entry(job.id) {
-                if job.unique_key.is_some() {
-                    return Err(Trouble::Again("a job that took a unique key came in otherwise meanwhile"));
-                }
-                fate.insert(Fate::Duplicate(job.id));
-            }
+    Ok(Some(row::wall_time(row.try_get(0)?)))
+}
+
+/// The queues of these jobs, each once, and where each job's is among them, from 1. No places if there is one queue only.
+fn queue_places(placed: &[(i32, &NewJob)]) -> (Vec<i32>, Vec<i32>) {
+    let mut place_of: HashMap<i32, i32> = HashMap::new();
+    let mut queues = Vec::new();
+    let place = |(queue, _): &(i32, &NewJob)| {
+        *place_of.entry(*queue).or_insert_with(|| {
+            queues.push(*queue);
+            queues.len() as i32
+        })
+    };
+    let places: Vec<i32> = placed.iter().map(place).collect();
+    if queues.len() == 1 { (queues, Vec::new()) } else { (queues, places) }
+}
+
+/// How many jobs are for which queue and time. Which of them are scheduled is for the database to say, which has the clock.
+#[derive(Default)]
+struct Counts {
+    queues: Vec<i32>,
+    dates: Vec<Option<i64>>,
+    delays: Vec<Option<i64>>,
+    jobs: Vec<i32>,
+}
+
+impl Counts {
+    fn of(placed: &[(i32, &NewJob)]) -> Self {
+        let mut jobs: BTreeMap<(i32, Option<i64>, Option<i64>), i32> = BTreeMap::new();
+        for (queue, job) in placed {
+            *jobs.entry((*queue, date(job), delay(job))).or_default() += 1;
         }
+        let mut counts = Counts::default();
+        for ((queue, date, delay), jobs) in jobs {
+            counts.queues.push(queue);
+            counts.dates.push(date);
+            counts.delays.push(delay);
+            counts.jobs.push(jobs);
+        }
+        counts
     }
-    Ok(())
+}
+
+/// A past date is kept, so that jobs that should have run earlier are claimed earlier.
+fn date(job: &NewJob) -> Option<i64> {
+    match job.when {
+        When::At(date) => Some(date.as_millis()),
+        When::Now | When::After(_) => None,
+    }
+}
+
+fn delay(job: &NewJob) -> Option<i64> {
+    match job.when {
+        When::After(delay) => Some(row::millis(delay)),
+        When::Now | When::At(_) => None,
+    }
 }
 
 fn note(ready: &mut BTreeSet<QueueName>, queue: &QueueName) {

@@ -162,6 +162,9 @@ pub(crate) fn explain(error: &tokio_postgres::Error) -> Option<String> {
         }
         SqlState::DISK_FULL => "the disk of the database is full; free space there",
         SqlState::QUERY_CANCELED => "the database took too long; see whether it hangs or is overloaded",
+        SqlState::LOCK_NOT_AVAILABLE => {
+            "busy: an open transaction of somebody else has the same job, unique key or new queue; try again"
+        }
         SqlState::INSUFFICIENT_PRIVILEGE => "the database role lacks rights; grant them or use another role",
         SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME | SqlState::UNDEFINED_COLUMN => {
             "the database lacks our schema or has another one; run `tenure migrate`"

@@ -6,9 +6,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use store::StoreError;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::db::Tx;
@@ -19,6 +21,12 @@ use crate::link::{Link, Refuse, Work};
 const INBOX_REQUESTS_MAX: usize = 1024;
 /// A transaction takes no further request once it has this many jobs, so that no caller waits too long for its commit.
 const GROUP_JOBS_MAX: usize = 4096;
+/// Nor once they have this many bytes: the database takes no message of a gigabyte, and we keep the group in memory twice.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+/// Bytes that may wait for a lane, counted in kilobytes; further callers wait for room. A request with more has all of it.
+const INBOX_KILOBYTES_MAX: u32 = 64 << 10;
+/// How long the members of a group that failed are run one by one; the rest is then refused.
+const ONE_BY_ONE_FOR: Duration = Duration::from_secs(5);
 
 /// Something to do in the database. It can be run more than once; only the last run counts.
 pub(crate) trait Verb: Send + Sync + 'static {
@@ -45,6 +53,11 @@ pub(crate) trait Merge: Send + Sync + Sized + 'static {
 
     /// How many jobs it is about.
     fn jobs(&self) -> usize;
+
+    /// About how many bytes it brings.
+    fn bytes(&self) -> usize {
+        0
+    }
 
     /// Whether these need one statement only, which then is a transaction of its own.
     fn is_one_statement(_group: &[Self]) -> bool {
@@ -145,16 +158,31 @@ impl Refuse for Request {
 /// The way to a lane for one hot verb.
 pub(crate) struct MergingLane<M: Merge> {
     inbox: mpsc::Sender<Waiting<M>>,
+    /// How many kilobytes may still come in.
+    room: Arc<Semaphore>,
 }
 
 struct Waiting<M: Merge> {
     request: M,
-    reply: Reply<M::Answer>,
+    caller: Caller<M::Answer>,
+}
+
+/// Who waits, with the room that the request takes until it is answered.
+struct Caller<A> {
+    reply: Reply<A>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl<A> Caller<A> {
+    fn answer(self, answer: Result<A, StoreError>) {
+        // A caller that went away does not want its answer; what it asked for is done all the same.
+        let _ = self.reply.send(answer);
+    }
 }
 
 impl<M: Merge> Refuse for Waiting<M> {
     fn refuse(self, error: StoreError) {
-        let _ = self.reply.send(Err(error));
+        self.caller.answer(Err(error));
     }
 }
 
@@ -163,73 +191,85 @@ impl<M: Merge> MergingLane<M> {
     pub(crate) fn start(mut link: Link) -> (Self, JoinHandle<()>) {
         let (inbox, mut requests) = mpsc::channel::<Waiting<M>>(INBOX_REQUESTS_MAX);
         let task = tokio::spawn(async move {
-            let (mut group, mut replies) = (Vec::new(), Vec::new());
+            let (mut group, mut callers) = (Vec::new(), Vec::new());
             while let Some(first) = link.next(&mut requests).await {
-                let mut jobs = first.request.jobs();
+                let (mut jobs, mut bytes) = (first.request.jobs(), first.request.bytes());
                 group.push(first.request);
-                replies.push(first.reply);
+                callers.push(first.caller);
                 while group.len() < M::GROUP_REQUESTS_MAX
                     && jobs < GROUP_JOBS_MAX
+                    && bytes < GROUP_BYTES_MAX
                     && let Ok(next) = requests.try_recv()
                 {
                     jobs += next.request.jobs();
+                    bytes += next.request.bytes();
                     group.push(next.request);
-                    replies.push(next.reply);
+                    callers.push(next.caller);
                 }
-                serve(&mut link, &group, replies.drain(..)).await;
+                serve(&mut link, &group, callers.drain(..)).await;
                 group.clear();
             }
         });
-        (MergingLane { inbox }, task)
+        (MergingLane { inbox, room: Arc::new(Semaphore::new(INBOX_KILOBYTES_MAX as usize)) }, task)
     }
 
     /// Runs a request and answers when it is committed.
     pub(crate) async fn run(&self, request: M) -> Result<M::Answer, StoreError> {
         let (reply, answer) = oneshot::channel();
-        self.inbox.send(Waiting { request, reply }).await.map_err(|_| stopped())?;
+        let kilobytes = u32::try_from(request.bytes() >> 10).unwrap_or(u32::MAX).min(INBOX_KILOBYTES_MAX);
+        let room = self.room.clone().acquire_many_owned(kilobytes).await.map_err(|_| stopped())?;
+        let caller = Caller { reply, _room: room };
+        self.inbox.send(Waiting { request, caller }).await.map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
 }
 
-/// Runs the group and answers all of it. A group that fails because of one of its members is run one by one.
-async fn serve<M: Merge>(link: &mut Link, group: &[M], replies: impl Iterator<Item = Reply<M::Answer>>) {
-    match link.run(&mut Group(group)).await {
-        Ok(answers) => {
-            for (reply, answer) in replies.zip(answers) {
-                let _ = reply.send(Ok(answer));
+/// Runs the group and answers all of it. A group that fails because of one of its members is run one by one: that one is
+/// refused, and the others do not wait for whoever it waits for.
+async fn serve<M: Merge>(link: &mut Link, group: &[M], mut callers: impl Iterator<Item = Caller<M::Answer>>) {
+    let trouble = match link.run(&mut Group { members: group, is_split: false }).await {
+        Ok(answers) => return callers.zip(answers).for_each(|(caller, answer)| caller.answer(Ok(answer))),
+        Err(trouble) => trouble,
+    };
+    let error = link.explain(&trouble);
+    if group.len() > 1 && !trouble.is_outage() {
+        tracing::warn!("a group of requests failed; running them one by one");
+        let until = Instant::now() + ONE_BY_ONE_FOR;
+        for request in group {
+            if Instant::now() > until {
+                break;
             }
-        }
-        Err(trouble) if group.len() > 1 && !trouble.is_outage() => {
-            tracing::warn!(error = %trouble, "a group of requests failed; running them one by one");
-            for (reply, request) in replies.zip(group) {
-                let done = link.run(&mut Group(std::slice::from_ref(request))).await;
-                let answer = done.map(|mut answers| answers.pop().expect("a request has an answer"));
-                let _ = reply.send(answer.map_err(|trouble| link.explain(&trouble)));
-            }
-        }
-        Err(trouble) => {
-            let error = link.explain(&trouble);
-            for reply in replies {
-                let _ = reply.send(Err(error.clone()));
-            }
+            let one = &mut Group { members: std::slice::from_ref(request), is_split: true };
+            let done = link.run(one).await.map_err(|trouble| link.explain(&trouble));
+            let caller = callers.next().expect("each request has its caller");
+            caller.answer(done.map(|mut answers| answers.pop().expect("a request has an answer")));
         }
     }
+    callers.for_each(|caller| caller.answer(Err(error.clone())));
 }
 
-struct Group<'g, M>(&'g [M]);
+struct Group<'g, M> {
+    members: &'g [M],
+    /// It is one of a group that failed.
+    is_split: bool,
+}
 
 impl<M: Merge> Work for Group<'_, M> {
     type Answer = Vec<M::Answer>;
 
     fn requests(&self) -> usize {
-        self.0.len()
+        self.members.len()
     }
 
     fn is_separate(&self) -> bool {
-        M::is_one_statement(self.0)
+        M::is_one_statement(self.members)
+    }
+
+    fn is_hurried(&self) -> bool {
+        self.is_split
     }
 
     async fn run<'a>(&'a mut self, tx: &'a Tx<'a>) -> Result<Vec<M::Answer>, Trouble> {
-        M::run(self.0, tx).await
+        M::run(self.members, tx).await
     }
 }

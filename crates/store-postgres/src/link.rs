@@ -12,10 +12,9 @@ use tokio::time::{sleep, timeout};
 
 use crate::db::{Session, Shared, Tx};
 use crate::error::Trouble;
-use crate::open::{Connector, OnCommit, Planning};
+use crate::open::{Connector, Habits, OnCommit};
 
-/// How long a transaction may take, from its first statement to its commit. After it the connection is given up: only so
-/// does a caller of a database that hangs get an answer.
+/// How long an answer of the database is waited for, of most sorts.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// How often a transaction is run that meets conflicts.
 const RUNS_MAX: u32 = 8;
@@ -36,6 +35,11 @@ pub(crate) trait Work: Send {
     /// Whether its statements need no common transaction.
     fn is_separate(&self) -> bool;
 
+    /// Whether it waits for nobody's locks, or hardly: others wait for its end.
+    fn is_hurried(&self) -> bool {
+        false
+    }
+
     fn run<'a>(
         &'a mut self,
         tx: &'a Tx<'a>,
@@ -51,7 +55,7 @@ pub(crate) trait Refuse: Send {
 pub(crate) struct Link {
     connector: Arc<Connector>,
     shared: Arc<Shared>,
-    planning: Planning,
+    habits: Habits,
     session: Option<Session>,
     /// Why the last attempt to connect failed.
     away: Option<String>,
@@ -64,18 +68,10 @@ impl Link {
     pub(crate) fn new(
         connector: Arc<Connector>,
         shared: Arc<Shared>,
-        planning: Planning,
+        habits: Habits,
         on_commit: Option<OnCommit>,
     ) -> Self {
-        Link {
-            connector,
-            shared,
-            planning,
-            session: None,
-            away: None,
-            backoff: Backoff::default(),
-            on_commit,
-        }
+        Link { connector, shared, habits, session: None, away: None, backoff: Backoff::default(), on_commit }
     }
 
     /// The next request, when there is a connection to run it on; `None` when nobody can ask any more. While there is no
@@ -106,7 +102,7 @@ impl Link {
         let connecting = "connecting to the database takes long; see whether it can be reached";
         let reason = self.away.clone().unwrap_or_else(|| connecting.to_owned());
         let attempt = {
-            let mut attempt = pin!(self.connector.connect(&self.shared, self.planning));
+            let mut attempt = pin!(self.connector.connect(&self.shared, self.habits));
             match timeout(patience, &mut attempt).await {
                 Ok(done) => done,
                 Err(_) => match refuse_during(attempt, inbox, &reason).await {
@@ -156,14 +152,18 @@ impl Link {
             return Err(Trouble::Away("the connection to the database was lost".to_owned()));
         };
         let (requests, started) = (work.requests(), Instant::now());
-        let is_separate = work.is_separate();
-        let tx = if is_separate { session.separate() } else { session.transaction() };
-        let done = timeout(ANSWER_WITHIN, async {
+        let limit = self.habits.answer_within;
+        let tx = match (work.is_separate(), work.is_hurried()) {
+            (true, _) => session.separate(),
+            (false, false) => session.transaction(),
+            (false, true) => session.hurried(),
+        };
+        let done = timeout(limit, async {
             let answer = work.run(&tx).await?;
             tx.commit().await?;
             Ok(answer)
         });
-        let trouble = match done.await.unwrap_or(Err(Trouble::TimedOut(ANSWER_WITHIN))) {
+        let trouble = match done.await.unwrap_or(Err(Trouble::TimedOut(limit))) {
             Ok(answer) => {
                 if let Some(on_commit) = self.on_commit.as_ref() {
                     on_commit(started.elapsed(), requests);
@@ -173,7 +173,7 @@ impl Link {
             Err(trouble) => trouble,
         };
         let usable =
-            !trouble.loses_connection() && matches!(timeout(ANSWER_WITHIN, tx.roll_back()).await, Ok(Ok(())));
+            !trouble.loses_connection() && matches!(timeout(limit, tx.roll_back()).await, Ok(Ok(())));
         if !usable {
             self.session = None;
         }

@@ -2,7 +2,7 @@
 //!
 //! Several servers may start at once: whoever has the lock runs the steps, the others find them done.
 
-use tokio_postgres::Client;
+use tokio_postgres::{Client, IsolationLevel};
 
 use crate::error::OpenError;
 use crate::open::{Connector, refused};
@@ -80,7 +80,10 @@ pub(crate) async fn apply(client: &mut Client) -> Result<(), OpenError> {
 }
 
 async fn apply_next(client: &mut Client) -> Result<(), OpenError> {
-    let transaction = client.transaction().await.map_err(|error| refused(&error))?;
+    // Whoever waited for the lock must see what its holder committed. A database may be set to give one snapshot to the whole
+    // transaction, which is then from before the wait.
+    let begin = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+    let transaction = begin.start().await.map_err(|error| refused(&error))?;
     transaction.batch_execute(LOCK).await.map_err(|error| refused(&error))?;
     let Some(step) = pending(transaction.client()).await?.first() else {
         return Ok(());

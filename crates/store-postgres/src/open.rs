@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use model::Clock;
@@ -15,18 +16,19 @@ use crate::error::{self, OpenError};
 use crate::tls::{MakeTls, TlsStream};
 use crate::url::{DatabaseUrl, HostConfig, TlsMode};
 
-/// How long one attempt to reach one host may take.
+/// How long one attempt to reach the only host may take.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// How long one attempt may take while there are other hosts to try.
+const CONNECT_TO_EACH_WITHIN: Duration = Duration::from_secs(2);
 /// How long a connection may be silent before the system asks whether the other side is still there.
 pub(crate) const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// How often it asks.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What all our connections run with. What is acknowledged is on disk, whatever the server is set to. A statement ends before we give up waiting for it, and a transaction of ours that
-/// hears nothing more from us (our machine froze) gives its locks back.
+/// What all our connections run with. What is acknowledged is on disk, whatever the server is set to. A transaction of ours
+/// that hears nothing more from us (our machine froze) gives its locks back before another server wants them.
 const SETTINGS: &str = "
-    SET statement_timeout = '9s';
-    SET idle_in_transaction_session_timeout = '15s';
+    SET idle_in_transaction_session_timeout = '3s';
     SET default_transaction_isolation = 'read committed';
     SET client_min_messages = 'warning';
     SET jit = off;
@@ -50,6 +52,45 @@ pub(crate) enum Planning {
     Once,
     /// Each time, for what is asked and what is there.
     EachTime,
+}
+
+/// How a lane's connection is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Habits {
+    pub(crate) planning: Planning,
+    /// How long a transaction may take, from its first statement to its commit. After it the connection is given up: only
+    /// so does a caller of a database that hangs get an answer.
+    pub(crate) answer_within: Duration,
+    /// How long a statement waits for what somebody else has locked: another server, which lets go in no time or is frozen,
+    /// or an application's transaction, which may stay open for long.
+    pub(crate) lock_within: Duration,
+}
+
+impl Habits {
+    /// Longer than the database takes to find a deadlock, since that can be tried again at once.
+    pub(crate) const USUAL: Habits = Habits {
+        planning: Planning::Once,
+        answer_within: crate::link::ANSWER_WITHIN,
+        lock_within: Duration::from_millis(1_500),
+    };
+    /// For what may have to wait for an application's transaction, while many others wait behind it.
+    pub(crate) const AMONG_APPLICATIONS: Habits =
+        Habits { lock_within: Duration::from_millis(500), ..Habits::USUAL };
+    /// For what is worth nothing if it comes late.
+    pub(crate) const PROMPT: Habits = Habits { answer_within: Duration::from_secs(2), ..Habits::USUAL };
+    /// For what is never the same.
+    pub(crate) const SEARCHING: Habits = Habits { planning: Planning::EachTime, ..Habits::USUAL };
+
+    fn settings(self) -> String {
+        let planning = match self.planning {
+            Planning::Once => PLAN_ONCE,
+            Planning::EachTime => PLAN_EACH_TIME,
+        };
+        // A statement ends before we give up waiting for it.
+        let statement = self.answer_within.mul_f64(0.9).as_millis();
+        let lock = self.lock_within.as_millis();
+        format!("SET statement_timeout = {statement}; SET lock_timeout = {lock};{SETTINGS}{planning}")
+    }
 }
 
 /// Told after each commit: how long the transaction took and how many requests it carried.
@@ -106,6 +147,8 @@ pub async fn server_version(url: &str) -> Result<String, OpenError> {
 pub(crate) struct Connector {
     url: DatabaseUrl,
     tls: MakeTls,
+    /// The place of the host that was reached last; it is tried first.
+    last_reached: AtomicUsize,
 }
 
 /// The bytes of one connection under way.
@@ -116,16 +159,27 @@ impl Connector {
     pub(crate) fn open(url: &str) -> Result<Self, OpenError> {
         let url: DatabaseUrl = url.parse()?;
         let tls = MakeTls::new(url.tls, url.root_certificates.as_deref())?;
-        Ok(Connector { url, tls })
+        Ok(Connector { url, tls, last_reached: AtomicUsize::new(0) })
     }
 
-    /// A connection to the first host that accepts writes, or why none does.
+    /// A connection to the first host that accepts writes, or why none does. The host that was good last time comes first.
     pub(crate) async fn reach(&self) -> Result<(Client, Driver), String> {
+        self.reach_within(CONNECT_WITHIN).await
+    }
+
+    async fn reach_within(&self, limit: Duration) -> Result<(Client, Driver), String> {
+        let hosts = &self.url.hosts;
+        let limit = if hosts.len() > 1 { limit.min(CONNECT_TO_EACH_WITHIN) } else { limit };
+        let first = self.last_reached.load(Ordering::Relaxed);
         let mut reasons = Vec::new();
-        for host in &self.url.hosts {
-            let reached = timeout(CONNECT_WITHIN, self.reach_host(host)).await;
-            match reached.unwrap_or_else(|_| Err(format!("no answer within {CONNECT_WITHIN:?}"))) {
-                Ok(reached) => return Ok(reached),
+        for place in (first..hosts.len()).chain(0..first) {
+            let host = &hosts[place];
+            let reached = timeout(limit, self.reach_host(host)).await;
+            match reached.unwrap_or_else(|_| Err(format!("no answer within {limit:?}"))) {
+                Ok(reached) => {
+                    self.last_reached.store(place, Ordering::Relaxed);
+                    return Ok(reached);
+                }
                 Err(reason) => reasons.push(format!("{}: {reason}", host.name)),
             }
         }
@@ -150,22 +204,17 @@ impl Connector {
     }
 
     /// A connection for a lane, set as all of ours are.
-    pub(crate) async fn connect(&self, shared: &Arc<Shared>, planning: Planning) -> Result<Session, String> {
-        let (client, driver) = self.reach().await?;
+    pub(crate) async fn connect(&self, shared: &Arc<Shared>, habits: Habits) -> Result<Session, String> {
+        let limit = CONNECT_WITHIN.min(habits.answer_within);
+        let (client, driver) = self.reach_within(limit).await?;
         let driver = tokio::spawn(async move {
             if let Err(error) = driver.await {
                 tracing::debug!(error = error::text(&error), "a connection to the database ended");
             }
         });
         let session = Session::new(client, driver, shared.clone());
-        let settings = match planning {
-            Planning::Once => format!("{SETTINGS}{PLAN_ONCE}"),
-            Planning::EachTime => format!("{SETTINGS}{PLAN_EACH_TIME}"),
-        };
-        let settled = timeout(CONNECT_WITHIN, session.set(&settings)).await;
-        settled
-            .map_err(|_| format!("no answer within {CONNECT_WITHIN:?}"))?
-            .map_err(|trouble| trouble.to_string())?;
+        let settled = timeout(limit, session.set(&habits.settings())).await;
+        settled.map_err(|_| format!("no answer within {limit:?}"))?.map_err(|trouble| trouble.to_string())?;
         shared.queues.forget();
         Ok(session)
     }
@@ -202,4 +251,57 @@ fn describe(error: &tokio_postgres::Error) -> String {
 
 fn is_about_tls(error: &tokio_postgres::Error) -> bool {
     error.to_string().contains("TLS")
+}
+
+#[cfg(test)]
+mod tests {
+    use pg_cluster::Cluster;
+    use tokio::net::TcpListener;
+    use tokio::task::JoinSet;
+
+    use super::*;
+    use crate::db::Mutations;
+    use crate::queues::QueueNames;
+    use crate::time::StoreClock;
+
+    #[tokio::test]
+    async fn transaction_of_ours_that_hears_nothing_more_lets_go_of_its_locks() {
+        let cluster = Cluster::shared();
+        let url = cluster.fresh_database();
+        crate::migrate(&url, false).await.unwrap();
+        let connector = Connector::open(&url).unwrap();
+        let shared = Arc::new(Shared {
+            clock: StoreClock::Database,
+            mutations: Mutations::default(),
+            queues: QueueNames::default(),
+        });
+        let frozen = connector.connect(&shared, Habits::USUAL).await.unwrap();
+        frozen.set("BEGIN; LOCK TABLE tenure.registries").await.unwrap();
+        let other = connector.connect_plain().await.unwrap();
+        other.batch_execute("SET lock_timeout = '8s'; BEGIN; LOCK TABLE tenure.registries").await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn host_that_was_good_last_time_is_tried_first() {
+        // Takes connections and never answers, as a host whose disk hangs.
+        let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = silent.local_addr().unwrap().port();
+        let cluster = Cluster::shared();
+        let good = cluster.port();
+        let url = format!("postgresql://{}@127.0.0.1:{port},127.0.0.1:{good}/postgres", pg_cluster::USER);
+        let connector = Arc::new(Connector::open(&url).unwrap());
+        let mut reaching = JoinSet::new();
+        let begun = std::time::Instant::now();
+        reaching.spawn({
+            let connector = connector.clone();
+            async move { connector.reach().await.map(drop) }
+        });
+        let held = silent.accept().await.unwrap();
+        reaching.join_next().await.unwrap().unwrap().unwrap();
+        assert!(begun.elapsed() < CONNECT_WITHIN, "the other host is not waited for so long");
+        drop(connector.reach().await.unwrap());
+        let asked_again = std::pin::pin!(silent.accept());
+        assert!(futures_util::FutureExt::now_or_never(asked_again).is_none(), "it was asked again");
+        drop(held);
+    }
 }

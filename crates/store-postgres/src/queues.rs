@@ -27,16 +27,21 @@ const SET: &str = "
     UPDATE tenure.queues SET paused = $2, exclusive = $3, heartbeat_us = $4, max_attempts = $5, retry = $6
     WHERE no = $1";
 
-/// The oldest job is looked for from priority to priority, so that its cost does not grow with the jobs in each.
+const SETTINGS: &str = "
+    SELECT name, paused, exclusive, heartbeat_us, max_attempts, retry FROM tenure.queues ORDER BY name";
+
+/// The counts are added up once, for all queues. The oldest job is looked for from priority to priority, so that its cost does not grow with the jobs in each.
 const STATS: &str = "
+    WITH c AS MATERIALIZED (
+        SELECT queue, sum(scheduled)::bigint AS scheduled, sum(available)::bigint AS available,
+            sum(running)::bigint AS running, sum(completed)::bigint AS completed,
+            sum(cancelled)::bigint AS cancelled, sum(dead)::bigint AS dead
+        FROM tenure.counts GROUP BY queue)
     SELECT q.name, q.paused, q.exclusive, q.heartbeat_us, q.max_attempts, q.retry,
         coalesce(c.scheduled, 0), coalesce(c.available, 0), coalesce(c.running, 0), coalesce(c.completed, 0),
         coalesce(c.cancelled, 0), coalesce(c.dead, 0), oldest.run_at, WALL_NOW
     FROM tenure.queues q
-    LEFT JOIN LATERAL (
-        SELECT sum(scheduled)::bigint AS scheduled, sum(available)::bigint AS available, sum(running)::bigint AS running,
-            sum(completed)::bigint AS completed, sum(cancelled)::bigint AS cancelled, sum(dead)::bigint AS dead
-        FROM tenure.counts WHERE counts.queue = q.no) c ON true
+    LEFT JOIN c ON c.queue = q.no
     LEFT JOIN LATERAL (
         WITH RECURSIVE lanes (priority, depth) AS (
             (SELECT priority, 1 FROM tenure.jobs WHERE state = 1 AND queue = q.no
@@ -52,7 +57,7 @@ const STATS: &str = "
         FROM lanes WHERE lanes.priority IS NOT NULL) oldest ON true
     ORDER BY q.name COLLATE \"C\"";
 
-pub(crate) const STATEMENTS: &[&str] = &[BY_NAME, BY_NUMBER, CREATE, LOCK, SET, STATS];
+pub(crate) const STATEMENTS: &[&str] = &[BY_NAME, BY_NUMBER, CREATE, LOCK, SET, SETTINGS, STATS];
 
 /// Most priorities of one queue that are looked at for its oldest job; lower ones then do not show.
 const LANES_MAX: i32 = 1024;
@@ -162,6 +167,22 @@ impl Verb for SetQueue {
     }
 }
 
+/// See [`store::JobStore::queue_settings`].
+pub(crate) struct Settings;
+
+impl Verb for Settings {
+    type Answer = Vec<(QueueName, QueueSettings)>;
+
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Vec<(QueueName, QueueSettings)>, Trouble> {
+        let rows = tx.query(SETTINGS, &[]).await?;
+        rows.iter()
+            .map(|row| Ok((row::valid(row.try_get::<_, &str>(0)?.parse())?, row::settings(row, 1)?)))
+            .collect()
+    }
+}
+
 /// See [`store::JobStore::stats`].
 pub(crate) struct Stats;
 
@@ -188,5 +209,37 @@ impl Verb for Stats {
                 })
             })
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pg_cluster::Cluster;
+
+    use super::*;
+    use crate::open::Connector;
+    use crate::time;
+
+    #[tokio::test]
+    async fn counts_are_read_once_however_many_queues_there_are() {
+        let cluster = Cluster::shared();
+        let url = cluster.fresh_database();
+        crate::migrate(&url, false).await.unwrap();
+        let client = Connector::open(&url).unwrap().connect_plain().await.unwrap();
+        let fill = "
+            INSERT INTO tenure.queues (name) SELECT 'q' || n FROM generate_series(1, 50) AS n;
+            INSERT INTO tenure.counts (queue, available) SELECT n % 50 + 1, 1 FROM generate_series(1, 200000) AS n;
+            SET max_parallel_workers_per_gather = 0";
+        client.batch_execute(fill).await.unwrap();
+        let stats = time::fill_in(STATS, None).replace("$1", "8");
+        let explain = format!("EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF) {stats}");
+        let plan = client.query(&explain, &[]).await.unwrap();
+        let plan: Vec<&str> = plan.iter().map(|row| row.get(0)).collect();
+        let scans: Vec<&&str> = plan.iter().filter(|line| line.contains("on counts")).collect();
+        assert!(
+            !scans.is_empty() && scans.iter().all(|line| line.contains("loops=1)")),
+            "{}",
+            plan.join("\n")
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! What has a quick answer however many jobs wait: `get`, `deadlines`, `expired`; and `check`.
+//! What has a quick answer however many jobs wait: `get`, `deadlines`, `expired`, `called_off`; and `check`.
 //!
 //! Leases are in no index, since a renewal would have to keep it: `deadlines` and `expired` look at all that runs, and at
 //! nothing else.
@@ -38,12 +38,16 @@ const EXPIRED: &str = "
     WHERE j.state = 2 AND j.lease_until <= LEASE_NOW AND (h.registry IS NULL OR h.registry = $1)
     ORDER BY j.lease_until, j.id LIMIT $2";
 
-/// Changes no count: no queue has the number 0.
-const PROVE: &str = "
-    WITH last_time AS (DELETE FROM tenure.counts WHERE queue = 0)
-    INSERT INTO tenure.counts (queue) VALUES (0)";
+/// $1 registry.
+const CALLED_OFF: &str = "
+    SELECT j.id, j.fence, j.holder
+    FROM tenure.jobs j LEFT JOIN tenure.holders h ON h.key = ANY (ARRAY[j.holder])
+    WHERE j.state = 2 AND j.cancel_requested AND (h.registry IS NULL OR h.registry = $1)";
 
-pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, PROVE];
+/// Changes no count: no queue has the number 0. The row goes when the counts are folded.
+const PROVE: &str = "INSERT INTO tenure.counts (queue) VALUES (0)";
+
+pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, CALLED_OFF, PROVE];
 
 static GET_JOB: LazyLock<String> = LazyLock::new(|| row::with_columns(GET));
 
@@ -103,6 +107,25 @@ fn expired(row: &Row) -> Result<Expired, Trouble> {
         exclusive: row.try_get(5)?,
         lease_until: LeaseTime::from_micros(row.try_get(6)?),
     })
+}
+
+/// See [`store::JobStore::called_off`].
+pub(crate) struct FindCalledOff(pub(crate) RegistryId);
+
+impl Verb for FindCalledOff {
+    type Answer = Vec<(WorkerKey, Hold)>;
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Vec<(WorkerKey, Hold)>, Trouble> {
+        let rows = tx.query(CALLED_OFF, &[&row::registry(self.0)]).await?;
+        let called_off = rows.iter().map(|row| {
+            let hold = Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.try_get(1)?) };
+            Ok((row::valid(WorkerKey::new(row.try_get(2)?))?, hold))
+        });
+        let mut called_off = called_off.collect::<Result<Vec<(WorkerKey, Hold)>, Trouble>>()?;
+        called_off.sort_unstable_by_key(|(_, hold)| *hold);
+        Ok(called_off)
+    }
 }
 
 /// See [`store::JobStore::check`].

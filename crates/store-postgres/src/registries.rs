@@ -31,21 +31,38 @@ const KEEP_OURS: &str = "SELECT id FROM tenure.registries WHERE id = $1 FOR KEY 
 /// $1 which, $2 how often it had beaten when it was seen. Waits for whoever enlists or beats in it.
 const LOCK_FROM: &str = "SELECT id FROM tenure.registries WHERE id = $1 AND beats = $2 FOR UPDATE";
 
-/// $1 from, $2 to. Everyone, also those who ended: they may still hold something that only their owner can take back.
+/// $1 from, $2 to, $3 how many who ended. Everyone who lives, and of those who ended all who still hold something, which only
+/// their owner can take back, and the latest. There may be a whole day's of the others: they stay where they were, in a
+/// registry that is not there any more, which for them is the same as any.
 const MOVE: &str = "
-    WITH everyone AS MATERIALIZED (SELECT key FROM tenure.holders WHERE registry = $1)
+    WITH everyone AS MATERIALIZED (
+        SELECT key FROM tenure.holders WHERE registry = $1 AND retired_at IS NULL
+        UNION
+        SELECT h.key FROM (SELECT DISTINCT holder FROM tenure.jobs WHERE state = 2) AS held
+            JOIN tenure.holders h ON h.key = ANY (ARRAY[held.holder])
+        WHERE h.registry = $1
+        UNION
+        (SELECT key FROM tenure.holders WHERE registry = $1 AND retired_at IS NOT NULL
+         ORDER BY retired_at DESC LIMIT $3)
+    )
     UPDATE tenure.holders h SET registry = $2
     FROM (SELECT key FROM everyone ORDER BY key) AS everyone WHERE h.key = ANY (ARRAY[everyone.key])
     RETURNING h.key, h.nonce, h.registry, h.pings, h.grant_us, h.name, h.retired_at IS NULL";
 
-/// Their jobs may be lost by the absence of their server. $1 holders.
+/// Their jobs may be lost by the absence of their server; that is then not counted against them. $1 holders. A job that someone
+/// has locked is being claimed, renewed or finished, and is left out: its loss would count, but a server that froze in the
+/// middle must not hold up the others.
 const ADOPT: &str = "
-    WITH held AS MATERIALIZED (SELECT id, holder FROM tenure.jobs WHERE state = 2 AND holder = ANY ($1))
+    WITH held AS MATERIALIZED (
+        SELECT id, holder FROM tenure.jobs WHERE state = 2 AND holder = ANY ($1) FOR NO KEY UPDATE SKIP LOCKED)
     UPDATE tenure.jobs j SET adopted = true
     FROM (SELECT id, holder FROM held ORDER BY id) AS held
     WHERE j.id = ANY (ARRAY[held.id]) AND (j.state, j.holder) IS NOT DISTINCT FROM (2::smallint, held.holder)";
 
 const END: &str = "DELETE FROM tenure.registries WHERE id = $1";
+
+/// How many of those who ended move with the living.
+const ENDED_MOVED_MAX: i64 = 1_000;
 
 pub(crate) const STATEMENTS: &[&str] = &[FOUND, BEAT, RESIGN, KEEP_OURS, LOCK_FROM, MOVE, ADOPT, END];
 
@@ -99,7 +116,7 @@ impl Verb for TakeOver {
             return Ok(None);
         }
         let (from, by) = (row::registry(self.from), row::registry(self.by));
-        let rows = tx.query(MOVE, &[&from, &by]).await?;
+        let rows = tx.query(MOVE, &[&from, &by, &ENDED_MOVED_MAX]).await?;
         let (mut keys, mut living) = (Vec::with_capacity(rows.len()), Vec::new());
         for row in &rows {
             keys.push(row.try_get::<_, &str>(0)?);

@@ -27,10 +27,10 @@ use crate::lane::{Lane, MergingLane};
 use crate::link::{Link, jittered};
 use crate::migrate;
 use crate::news::Newsroom;
-use crate::open::{Connector, Planning, PostgresOptions};
+use crate::open::{Connector, Habits, PostgresOptions};
 use crate::purge::Purge;
-use crate::queues::{QueueNames, SetQueue, Stats};
-use crate::read::{Check, FindExpired, Get, NextDeadlines};
+use crate::queues::{QueueNames, SetQueue, Settings, Stats};
+use crate::read::{Check, FindCalledOff, FindExpired, Get, NextDeadlines};
 use crate::reap::{ExtendLeases, Push, Reap, ReapHolder};
 use crate::redrive::Redrive;
 use crate::registries::{Beat, Found, Resign, TakeOver};
@@ -96,17 +96,16 @@ impl PostgresStore {
             mutations,
             queues: QueueNames::default(),
         });
-        let link =
-            |planning| Link::new(connector.clone(), shared.clone(), planning, options.on_commit.clone());
-        let (enqueue, enqueuing) = MergingLane::start(link(Planning::Once));
-        let (claim, claiming) = MergingLane::start(link(Planning::Once));
-        let (finish, finishing) = MergingLane::start(link(Planning::Once));
-        let (renew, renewing) = MergingLane::start(link(Planning::Once));
-        let (holds, holding) = Lane::start(link(Planning::Once));
-        let (beats, beating) = Lane::start(link(Planning::Once));
-        let (upkeep, upkeeping) = Lane::start(link(Planning::Once));
-        let (read, reading) = Lane::start(link(Planning::Once));
-        let (search, searching) = Lane::start(link(Planning::EachTime));
+        let link = |habits| Link::new(connector.clone(), shared.clone(), habits, options.on_commit.clone());
+        let (enqueue, enqueuing) = MergingLane::start(link(Habits::AMONG_APPLICATIONS));
+        let (claim, claiming) = MergingLane::start(link(Habits::USUAL));
+        let (finish, finishing) = MergingLane::start(link(Habits::USUAL));
+        let (renew, renewing) = MergingLane::start(link(Habits::USUAL));
+        let (holds, holding) = Lane::start(link(Habits::USUAL));
+        let (beats, beating) = Lane::start(link(Habits::PROMPT));
+        let (upkeep, upkeeping) = Lane::start(link(Habits::USUAL));
+        let (read, reading) = Lane::start(link(Habits::USUAL));
+        let (search, searching) = Lane::start(link(Habits::SEARCHING));
         let folding = tokio::spawn(keep_folding(upkeep.clone()));
         Ok(PostgresStore {
             lanes: Lanes { enqueue, claim, finish, renew, holds, beats, upkeep, read, search },
@@ -158,7 +157,7 @@ async fn keep_folding(upkeep: Lane) {
     loop {
         sleep(jittered(FOLD_EVERY * 2)).await;
         // If it fails the lane has said so, and the counts are right all the same.
-        let _ = upkeep.run(Fold).await;
+        while let Ok(true) = upkeep.run(Fold).await {}
     }
 }
 
@@ -265,7 +264,8 @@ impl JobStore for PostgresStore {
                 self.lanes.search.run(FindEnded { filter, after, limit }).await?
             }
         };
-        self.lanes.upkeep.run(Redrive(ids)).await
+        // Beside the others that write: it may have to wait for an application's transaction that took a unique key.
+        self.lanes.search.run(Redrive(ids)).await
     }
 
     async fn purge(&self, retention: Retention, limit: usize) -> Result<u64, StoreError> {
@@ -285,7 +285,11 @@ impl JobStore for PostgresStore {
     }
 
     async fn stats(&self) -> Result<Vec<QueueStats>, StoreError> {
-        self.lanes.read.run(Stats).await
+        self.lanes.search.run(Stats).await
+    }
+
+    async fn queue_settings(&self) -> Result<Vec<(QueueName, QueueSettings)>, StoreError> {
+        self.lanes.read.run(Settings).await
     }
 
     async fn deadlines(&self, registry: RegistryId) -> Result<Deadlines, StoreError> {
@@ -319,6 +323,10 @@ impl JobStore for PostgresStore {
         by: RegistryId,
     ) -> Result<Option<Vec<Enlist>>, StoreError> {
         self.lanes.upkeep.run(TakeOver { from, beats_seen, by }).await
+    }
+
+    async fn called_off(&self, registry: RegistryId) -> Result<Vec<(WorkerKey, Hold)>, StoreError> {
+        self.lanes.read.run(FindCalledOff(registry)).await
     }
 
     async fn resign(&self, registry: RegistryId) -> Result<(), StoreError> {

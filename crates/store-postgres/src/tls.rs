@@ -24,7 +24,7 @@ use crate::url::TlsMode;
 /// Where PostgreSQL's own clients look for root certificates when the URL names none, below the home directory.
 const ROOT_CERTIFICATES_DEFAULT: &str = ".postgresql/root.crt";
 /// The word for those of the system, and where systems keep them.
-const SYSTEM: &str = "system";
+pub(crate) const SYSTEM: &str = "system";
 const SYSTEM_FILES: [&str; 3] =
     ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
 

@@ -7,6 +7,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{ChannelBinding, Host, TargetSessionAttrs};
 
 use crate::error::OpenError;
+use crate::tls::SYSTEM;
 
 /// How a connection is secured, as `sslmode` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,6 +91,13 @@ fn take_tls(url: &str) -> Result<(String, TlsMode, Option<PathBuf>), OpenError> 
         }
     }
     let mode = match (mode, &root) {
+        // Anybody can have a certificate that the system trusts; only the name in it says whose it is.
+        (None | Some(TlsMode::VerifyFull), Some(root)) if root == SYSTEM => TlsMode::VerifyFull,
+        (Some(_), Some(root)) if root == SYSTEM => {
+            return Err(wrong(
+                "sslrootcert=system needs sslmode=verify-full: any weaker mode would trust everybody",
+            ));
+        }
         // As everywhere: whoever names a root certificate wants it to be used.
         (Some(TlsMode::Require), Some(_)) => TlsMode::VerifyCa,
         (Some(mode), _) => mode,
@@ -219,6 +227,8 @@ mod tests {
         let full = parse("postgres://host/db?sslrootcert=%2Fetc%2Fmy%20ca.pem&sslmode=verify-full");
         assert_eq!(full.tls, TlsMode::VerifyFull);
         assert_eq!(full.root_certificates, Some(PathBuf::from("/etc/my ca.pem")));
+        assert_eq!(tls("postgres://host/db?sslrootcert=system"), TlsMode::VerifyFull);
+        assert_eq!(tls("postgres://host/db?sslrootcert=system&sslmode=verify-full"), TlsMode::VerifyFull);
     }
 
     #[test]
@@ -231,6 +241,9 @@ mod tests {
             "postgres://u:hunter2@host:port/db",
             "postgres://u:hunter2@host/db?sslcert=x",
             "postgres://u:hunter2@host/db?sslrootcert=%2",
+            "postgres://u:hunter2@host/db?sslrootcert=system&sslmode=prefer",
+            "postgres://u:hunter2@host/db?sslrootcert=system&sslmode=require",
+            "postgres://u:hunter2@host/db?sslrootcert=system&sslmode=verify-ca",
             "postgres://u:hunter2@host/db?target_session_attrs=read-only",
             "postgres://u:hunter2@/db",
         ] {

@@ -41,14 +41,21 @@ const RETIRE: &str = "
     ON CONFLICT (key) DO UPDATE SET retired_at = excluded.retired_at, ended = excluded.ended
     WHERE h.retired_at IS NULL AND h.registry = excluded.registry";
 
-/// $1 key, $2 registry.
+/// $1 key, $2 registry. One that ended may have stayed in a registry that was taken over; it is then anybody's.
 const IS_RETIRED: &str = "
-    SELECT 1 FROM tenure.holders WHERE key = $1 AND registry IS NOT DISTINCT FROM $2 AND retired_at IS NOT NULL";
+    SELECT 1 FROM tenure.holders h
+    WHERE h.key = $1 AND h.retired_at IS NOT NULL AND (h.registry IS NOT DISTINCT FROM $2
+        OR NOT EXISTS (SELECT 1 FROM tenure.registries r WHERE r.id = h.registry))
+      AND EXISTS (SELECT 1 FROM tenure.registries r WHERE r.id = $2)";
 
-/// $1 key, $2 registry, $3 the end that is forgiven.
+/// $1 key, $2 registry, $3 the end that is forgiven. As in [`IS_RETIRED`]; nobody takes the registry over meanwhile.
 const READMIT: &str = "
-    UPDATE tenure.holders SET retired_at = NULL, ended = NULL
-    WHERE key = $1 AND nonce IS NOT NULL AND registry IS NOT DISTINCT FROM $2 AND pings AND ended = $3
+    WITH ours AS MATERIALIZED (SELECT id FROM tenure.registries WHERE id = $2 FOR KEY SHARE)
+    UPDATE tenure.holders h SET retired_at = NULL, ended = NULL, registry = ours.id
+    FROM ours
+    WHERE h.key = $1 AND h.nonce IS NOT NULL AND h.pings AND h.ended = $3
+      AND (h.registry IS NOT DISTINCT FROM $2
+           OR NOT EXISTS (SELECT 1 FROM tenure.registries r WHERE r.id = h.registry))
       AND NOT EXISTS (SELECT 1 FROM tenure.jobs WHERE state = 2 AND holder = $1)";
 
 const ROSTER: &str = "

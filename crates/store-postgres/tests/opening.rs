@@ -26,18 +26,31 @@ async fn a_dry_run_names_the_steps_and_changes_nothing() {
     assert!(version.starts_with(|digit: char| digit.is_ascii_digit()), "{version}");
 }
 
-#[tokio::test]
-async fn servers_that_start_at_once_run_each_step_once() {
+/// Servers start at once on a new database whose transactions have this isolation unless they say otherwise.
+async fn start_at_once(isolation: &str) {
     let cluster = Cluster::shared();
-    cluster.create_database("at_once").unwrap();
-    let url = cluster.url("at_once");
+    let database = format!("at_once_{}", isolation.replace(' ', "_"));
+    let url = cluster.create_database(&database).unwrap();
+    let sql = format!("ALTER DATABASE {database} SET default_transaction_isolation = '{isolation}'");
+    cluster.psql("postgres", &sql).unwrap();
     let starts: Vec<_> =
         (0..6).map(|_| tokio::spawn(PostgresStore::connect(PostgresOptions::new(url.clone())))).collect();
     for start in starts {
         start.await.unwrap().unwrap().check().await.unwrap();
     }
-    let steps = cluster.psql("at_once", "SELECT count(*) FROM tenure.migrations").unwrap();
+    let steps = cluster.psql(&database, "SELECT count(*) FROM tenure.migrations").unwrap();
     assert_eq!(steps.trim(), migrations().len().to_string());
+}
+
+#[tokio::test]
+async fn servers_that_start_at_once_run_each_step_once() {
+    start_at_once("read committed").await;
+}
+
+#[tokio::test]
+async fn servers_start_at_once_whatever_isolation_the_database_is_set_to() {
+    start_at_once("repeatable read").await;
+    start_at_once("serializable").await;
 }
 
 #[tokio::test]

@@ -6,8 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use common::Database;
 use model::{Job, JobId, Kind, NewJob, QueueName, QueuePatch, State, UniqueKey, When, WorkerKey};
-use store::{Claim, EnqueueBatch, JobStore, News};
+use store::{Claim, EnqueueBatch, JobStore, News, Retention};
 use store_postgres::{PostgresOptions, PostgresStore};
+use tokio_postgres::error::SqlState;
 use tokio_postgres::{Client, NoTls};
 
 mod common;
@@ -241,6 +242,88 @@ async fn what_a_server_refuses_is_refused() {
         assert!(error.contains(word), "{arguments}: {error}");
     }
     assert_eq!(bench.counts("q").await, None);
+}
+
+#[tokio::test]
+async fn what_a_session_sets_does_not_change_the_rules() {
+    let bench = Bench::new().await;
+    bench
+        .client
+        .batch_execute("SET standard_conforming_strings = off; SET backslash_quote = on")
+        .await
+        .unwrap();
+    for (arguments, word) in [
+        ("'bad name', 'k'", "queue name"),
+        ("'A[a', 'k'", "queue name"),
+        ("E'q\\n', 'k'", "queue name"),
+        ("'q', 'bad kind'", "kind"),
+        ("'q', 'k', unique_key => E'tab\\t'", "unique key"),
+        ("'q', 'k', unique_key => E'\\u0085'", "unique key"),
+    ] {
+        let error = bench.try_enqueue(arguments).await.expect_err(arguments);
+        assert!(error.contains(word), "{arguments}: {error}");
+    }
+    bench.enqueue("'q', 'k', unique_key => 'u001f ü'").await;
+    assert_eq!(bench.claim("q").await.len(), 1, "and what is right is still right");
+    // Nor does a name come in by another way that no server could read.
+    let error = bench.client.batch_execute("INSERT INTO tenure.queues (name) VALUES ('bad name')").await;
+    assert!(error.unwrap_err().as_db_error().unwrap().message().contains("queues_name_check"));
+}
+
+#[tokio::test]
+async fn a_kind_that_nobody_can_read_does_not_hold_up_the_others() {
+    let bench = Bench::new().await;
+    let good = bench.enqueue("'q', 'k'").await;
+    bench.enqueue("'q', 'k', priority => 1").await;
+    bench.client.batch_execute("UPDATE tenure.jobs SET kind = 'bad kind' WHERE priority = 1").await.unwrap();
+    assert_eq!(bench.claim("q").await, [good]);
+}
+
+#[tokio::test]
+async fn an_id_of_its_own_needs_a_transaction_that_sees_what_others_do() {
+    let bench = Bench::new().await;
+    let id = "0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f";
+    let job: JobId = id.parse().unwrap();
+    let new = NewJob::new(job, queue("q"), Kind::new("k").unwrap(), Bytes::new());
+    for isolation in ["REPEATABLE READ", "SERIALIZABLE"] {
+        let begin = format!("BEGIN ISOLATION LEVEL {isolation}; SELECT FROM tenure.jobs");
+        bench.client.batch_execute(&begin).await.unwrap();
+        // It comes and ends after the snapshot.
+        bench.store.enqueue(EnqueueBatch { request_id: None, jobs: vec![new.clone()] }).await.unwrap();
+        bench.store.cancel(vec![job]).await.unwrap();
+        let error = bench.try_enqueue(&format!("'q', 'k', id => '{id}'")).await.unwrap_err();
+        assert!(error.contains("id of its own") && error.contains(&isolation.to_lowercase()), "{error}");
+        bench.client.batch_execute("ROLLBACK").await.unwrap();
+        let nothing_kept = Retention { completed: Duration::ZERO, dead: Duration::ZERO };
+        bench.store.purge(nothing_kept, 10).await.unwrap();
+    }
+    bench.client.batch_execute("BEGIN ISOLATION LEVEL READ UNCOMMITTED").await.unwrap();
+    assert_eq!(bench.enqueue(&format!("'q', 'k', id => '{id}'")).await, job);
+    bench.client.batch_execute("COMMIT").await.unwrap();
+}
+
+#[tokio::test]
+async fn an_old_snapshot_makes_no_second_job_of_a_unique_key() {
+    let bench = Bench::new().await;
+    bench.enqueue("'q', 'k'").await;
+    let begin = "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT FROM tenure.jobs";
+    let other = connect(&bench.database.cluster.url(&bench.database.name)).await;
+    for key_or_queue in ["'q', 'k', unique_key => 'u'", "'new', 'k'"] {
+        bench.client.batch_execute(begin).await.unwrap();
+        other.batch_execute(&format!("SELECT tenure.enqueue({key_or_queue})")).await.unwrap();
+        let sql = format!("SELECT tenure.enqueue({key_or_queue})");
+        let error = bench.client.batch_execute(&sql).await.unwrap_err();
+        assert_eq!(error.code(), Some(&SqlState::T_R_SERIALIZATION_FAILURE), "{error}");
+        bench.client.batch_execute("ROLLBACK").await.unwrap();
+    }
+    // A key that was freed since may be taken.
+    let first = bench.enqueue("'q', 'k', unique_key => 'u'").await;
+    bench.client.batch_execute(begin).await.unwrap();
+    bench.store.cancel(vec![first]).await.unwrap();
+    let second = bench.enqueue("'q', 'k', unique_key => 'u'").await;
+    assert_ne!(second, first);
+    bench.client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(bench.enqueue("'q', 'k', unique_key => 'u'").await, second);
 }
 
 #[tokio::test]

@@ -130,6 +130,12 @@ pub trait JobStore: Send + Sync + 'static {
     /// All queues, by name, with settings and counts. Must not cost more with a larger backlog.
     async fn stats(&self) -> Result<Vec<QueueStats>, StoreError>;
 
+    /// All queues, by name, with their settings alone: what a server must know before it serves, whatever counting costs.
+    async fn queue_settings(&self) -> Result<Vec<(QueueName, QueueSettings)>, StoreError> {
+        let stats = self.stats().await?;
+        Ok(stats.into_iter().map(|stats| (stats.queue, stats.settings)).collect())
+    }
+
     /// When the next duties are due, from now; leases as in [`expired`](Self::expired).
     async fn deadlines(&self, registry: RegistryId) -> Result<Deadlines, StoreError>;
 
@@ -166,6 +172,12 @@ pub trait JobStore: Send + Sync + 'static {
         _by: RegistryId,
     ) -> Result<Option<Vec<Enlist>>, StoreError> {
         Ok(None)
+    }
+
+    /// The running jobs that were called off and whose holder is in this registry, or in none, with their holders, by id. For a server
+    /// that may have missed [`News::CancelAsked`]; on a store of its own it never does.
+    async fn called_off(&self, _registry: RegistryId) -> Result<Vec<(WorkerKey, Hold)>, StoreError> {
+        Ok(Vec::new())
     }
 
     /// The server of this registry goes: others may take it over at once.

@@ -123,6 +123,8 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (EnlistByGoneRegistry, &["former_owner_enlists_nobody"]),
         (ExpiredShowsOthers, &["expired_are_those_of_the_registry_and_of_none"]),
         (DeadlinesShowOthers, &["deadlines_are_those_of_the_registry_and_of_none"]),
+        (CalledOffShowsOthers, &["called_off_are_those_of_the_registry_and_of_none"]),
+        (CalledOffShowsAll, &["called_off_are_those_of_the_registry_and_of_none"]),
         (ExtensionMovesOthers, &["extension_moves_the_leases_of_the_registry_and_of_none"]),
         (ReapWithoutRegistryCheck, &["reap_needs_the_registry_that_was_seen", "former_owner_reaps_nobody"]),
         (

@@ -114,6 +114,15 @@ impl Route {
         }
     }
 
+    /// The server here answers, and can do nothing for us. Whether we leave it: not if there is nowhere else to go.
+    pub(crate) fn leaves(&mut self) -> bool {
+        let leaves = self.has_alternatives();
+        if leaves {
+            self.failed();
+        }
+        leaves
+    }
+
     /// The server here took a heartbeat: this is where we belong.
     pub(crate) fn settled(&mut self) {
         let here = self.here().to_owned();
@@ -273,6 +282,19 @@ mod tests {
             route.sent_away(address);
             assert_eq!(next(&mut route), ("b".into(), 100));
         }
+    }
+
+    #[test]
+    fn a_server_that_can_do_nothing_is_left_if_there_is_another() {
+        let mut alone = route(&["a"]);
+        next(&mut alone);
+        assert!(!alone.leaves());
+        let mut route = route(&["a", "b"]);
+        next(&mut route);
+        assert!(route.leaves());
+        assert_eq!(next(&mut route), ("b".into(), 100));
+        assert!(route.leaves());
+        assert!(route.next(LEASE, 1.0).is_suspect, "it could do nothing before");
     }
 
     #[test]

@@ -306,6 +306,7 @@ impl Session {
                 }
                 Output::NewKey { why } => self.rekey(now, why),
                 Output::MoveTo { address } => self.move_to(now, address),
+                Output::TryAnother => self.try_another(now),
                 Output::DrainOrdered => self.on_drain(now, self.grace),
                 Output::Gone { unreported } => {
                     self.summary.unreported = unreported as u64;
@@ -329,6 +330,13 @@ impl Session {
         let place = address.as_deref().map(|address| format!(": {address}")).unwrap_or_default();
         self.route.sent_away(address.and_then(|address| self.usable(&address)));
         self.reopen(now, format!("another server looks after this worker{place}"));
+    }
+
+    /// The same where the server here can do nothing for us: another one may.
+    fn try_another(&mut self, now: Instant) {
+        if self.route.leaves() {
+            self.reopen(now, "the server's store is in trouble; another server is tried".to_owned());
+        }
     }
 
     /// Drops the stream and opens another one.

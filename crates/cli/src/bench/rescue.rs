@@ -116,7 +116,7 @@ async fn started(worker: &mut Process, job: &str) -> Result<u64> {
 async fn wait_for_workers(bench: &Bench, count: u32) -> Result<()> {
     for _ in 0..3_000 {
         let queues = bench.client().queues().await?.queues;
-        if queues.iter().any(|queue| queue.name == QUEUE && queue.workers >= count) {
+        if queues.iter().any(|queue| queue.name == QUEUE && queue.workers >= Some(count)) {
             return Ok(());
         }
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;

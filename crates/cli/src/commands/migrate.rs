@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
-use crate::config::DATA_DEFAULT;
+use crate::config::{self, DATA_DEFAULT};
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -23,8 +24,8 @@ pub(crate) struct Args {
     /// Directory of the data
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
-    /// PostgreSQL database, instead of a directory
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    /// PostgreSQL database, instead of a directory [env: TENURE_DATABASE_URL, else DATABASE_URL; empty is unset]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     database_url: Option<String>,
     /// Print what would be done and change nothing
     #[arg(long)]
@@ -51,7 +52,8 @@ struct Step {
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
-    let (found, known, steps): (_, _, Vec<Step>) = match &args.database_url {
+    let database_url = config::database_url(args.database_url);
+    let (found, known, steps): (_, _, Vec<Step>) = match &database_url {
         None => {
             let found = store_sqlite::schema_version(&args.data)?;
             let steps = store_sqlite::migrate(&args.data, args.dry_run)?.into_iter();
@@ -65,7 +67,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
             (found, store_postgres::migrations().len(), steps.collect())
         }
     };
-    let data = args.database_url.is_none().then_some(&args.data);
+    let data = database_url.is_none().then_some(&args.data);
     if output.is_json() {
         output.json(&Report { data, dry_run: args.dry_run, found, known, steps })?;
         return Ok(Exit::Done);

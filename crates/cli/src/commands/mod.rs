@@ -5,6 +5,7 @@ mod doctor;
 mod enqueue;
 mod jobs;
 mod migrate;
+mod nodes;
 mod queues;
 mod serve;
 mod servers;
@@ -54,6 +55,7 @@ pub(crate) enum Command {
     Queues(queues::Args),
     Workers(workers::Args),
     Servers(servers::Args),
+    Nodes(nodes::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -78,6 +80,7 @@ impl Command {
             Command::Queues(args) => brief(queues::run(args, output)),
             Command::Workers(args) => brief(workers::run(args, output)),
             Command::Servers(args) => brief(servers::run(args, output)),
+            Command::Nodes(args) => brief(nodes::run(args, output)),
             Command::Migrate(args) => brief(migrate::run(args, output)),
             Command::Doctor(args) => brief(doctor::run(args, output)),
             Command::Bench(args) => long_running(bench::run(args, output)),

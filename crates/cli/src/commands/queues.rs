@@ -157,7 +157,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         Command::Set(set) => {
             let queue = set.server.client()?.set_queue(set.request()).await?;
             print_one(output, &queue)?;
-            if set.exclusive == Some(true) && queue.workers == 0 {
+            if set.exclusive == Some(true) && queue.workers == Some(0) {
                 output.note(
                     "no connected worker can stop its jobs for certain; start one with `tenure worker --exclusive`",
                 );
@@ -266,10 +266,10 @@ pub(crate) fn print(output: &Output, queues: &[wire::Queue]) -> io::Result<()> {
 
 fn row(queue: &wire::Queue) -> Vec<Cell> {
     // The sum over all queues has no workers of its own.
-    let is_sum = queue.name.starts_with('(');
+    let unknown = if queue.name.starts_with('(') { "" } else { "-" };
     let note = if queue.paused {
         Cell::toned("paused", Tone::Mild)
-    } else if queue.workers == 0 && queue.available > 0 && !is_sum {
+    } else if queue.workers == Some(0) && queue.available > 0 {
         Cell::toned(if queue.exclusive { "no fit worker" } else { "no worker" }, Tone::Bad)
     } else if queue.exclusive {
         "exclusive".into()
@@ -286,7 +286,7 @@ fn row(queue: &wire::Queue) -> Vec<Cell> {
         queue.cancelled.into(),
         dead,
         queue.oldest_ms.map(|millis| duration::show(span(millis))).unwrap_or_default().into(),
-        if is_sum { "".into() } else { queue.workers.into() },
+        queue.workers.map_or_else(|| unknown.into(), Cell::from),
         note,
     ]
 }

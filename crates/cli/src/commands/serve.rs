@@ -19,7 +19,7 @@ use crate::connect::SERVER_DEFAULT;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::signals::{self, Signals};
-use crate::{logging, past, storage};
+use crate::{cluster, logging, past, storage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -28,12 +28,18 @@ Examples:
   tenure serve --store memory --log-format json
   tenure serve --database-url postgresql://tenure@db/jobs --advertise http://10.0.0.5:7117
   TENURE_LISTEN=10.0.0.5:7117 tenure serve --insecure
+  tenure serve --node-id 2 --join 10.0.0.5:7118 --cluster-key-file cluster.key
 
 Settings come from flags, then TENURE_… environment variables, then tenure.toml (in the data
-directory or by --config; its keys are the names of the flags, durations are text), then
-defaults.
+directory or by --config; its keys are the names of the flags, durations are text; those about
+the cluster under [cluster]), then defaults.
 
-The first line on stdout has the address; with --json it is {\"url\":…,\"data\":…,\"pid\":…}.
+With --node-id the server is a member of a cluster: it listens for other nodes on the port after
+that of the API (UDP and TCP), and `tenure nodes` shows who is there. Keys for that may also come
+from TENURE_CLUSTER_KEY. Each node needs a data directory of its own.
+
+The first line on stdout has the address; with --json it is {\"url\":…,\"data\":…,\"pid\":…,
+\"gossip\":…}.
 SIGTERM or Ctrl-C drains; a second one ends at once.";
 
 /// Run a server
@@ -50,6 +56,9 @@ struct Listening<'a> {
     url: &'a str,
     data: Option<&'a Path>,
     pid: u32,
+    /// Where other nodes reach this one, in a cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gossip: Option<SocketAddr>,
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
@@ -64,14 +73,22 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let listener =
         TcpListener::bind(settings.listen).await.map_err(|error| cannot_listen(settings.listen, &error))?;
     let url = url_of(listener.local_addr().context("cannot read the address of the listener")?);
+    let cluster = match &settings.cluster {
+        Some(cluster) => Some(cluster::open(cluster, &settings.data).await?),
+        None => None,
+    };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let metrics = Metrics::new();
-    let store = storage::open(&settings, Arc::clone(&clock), &metrics).await?;
+    let store = tokio::select! {
+        store = storage::open(&settings, Arc::clone(&clock), &metrics) => store?,
+        // Nothing was promised to anybody yet.
+        () = shutdown.cancelled() => return Err(Failure::failed("interrupted while the store was being opened").into()),
+    };
     if !settings.fsync {
         warn!("commits are not forced to disk; a power cut loses acknowledged jobs");
     }
     info!(url, data = %settings.data.display(), store = settings.node.store, "listening");
-    announce(output, &settings, &url);
+    announce(output, &settings, &url, cluster.as_ref().map(|cluster| cluster.address));
     if settings.node.address.is_empty() {
         settings.node.address.clone_from(&url);
     }
@@ -81,7 +98,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         StoreKind::Postgres => past::of(&settings.data, &settings.database_url),
         StoreKind::Sqlite | StoreKind::Memory => Past::default(),
     };
-    let node = Node { config: settings.node, store: Arc::clone(&store), clock, metrics, faults, past };
+    let config = settings.node;
+    let node = Node { config, store: Arc::clone(&store), clock, metrics, faults, past, cluster };
     node::run(node, listener, shutdown).await.context("the server stopped")?;
     drop(store);
     info!("stopped");
@@ -89,10 +107,10 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
 }
 
 /// Says where the server is and what to try next. A server does not care whether anyone listens to that.
-fn announce(output: &Output, settings: &Settings, url: &str) {
+fn announce(output: &Output, settings: &Settings, url: &str, gossip: Option<SocketAddr>) {
     let data = (settings.store == StoreKind::Sqlite).then_some(settings.data.as_path());
     let _ = if output.is_json() {
-        output.json(&Listening { url, data, pid: std::process::id() })
+        output.json(&Listening { url, data, pid: std::process::id(), gossip })
     } else {
         let place = match settings.store {
             StoreKind::Sqlite => format!("data in {}", settings.data.display()),

@@ -2,6 +2,7 @@
 //! frozen.
 
 mod backend;
+mod cluster;
 mod demo;
 mod exclusive;
 mod exclusive_inside;

@@ -5,11 +5,13 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Every command and subcommand.
-const COMMANDS: [&[&str]; 22] = [
+const COMMANDS: [&[&str]; 29] = [
     &[],
     &["serve"],
     &["worker"],
@@ -27,6 +29,13 @@ const COMMANDS: [&[&str]; 22] = [
     &["queues", "pause"],
     &["queues", "resume"],
     &["queues", "set"],
+    &["nodes"],
+    &["nodes", "list"],
+    &["nodes", "show"],
+    &["nodes", "watch"],
+    &["nodes", "forget"],
+    &["nodes", "leave"],
+    &["nodes", "key"],
     &["migrate"],
     &["doctor"],
     &["completions"],
@@ -42,7 +51,7 @@ fn tenure(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(args).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("TENURE_") {
+        if name == "DATABASE_URL" || name.to_string_lossy().starts_with("TENURE_") {
             command.env_remove(name);
         }
     }
@@ -88,6 +97,9 @@ fn usage_errors_exit_2_and_say_what_is_wrong() {
         (&["serve", "--lease", "-5s"], "\"-5s\" is negative; write 500ms, 10s"),
         (&["serve", "--lease", "5"], "\"5\" has no unit"),
         (&["serve", "--store", "oracle"], "possible values: sqlite, memory, postgres"),
+        (&["serve", "--database-url", ""], "a value is required for '--database-url <URL>'"),
+        (&["migrate", "--database-url", ""], "a value is required for '--database-url <URL>'"),
+        (&["doctor", "--database-url", ""], "a value is required for '--database-url <URL>'"),
         (&["serve", "--listen", "here"], "\"here\" is not an address to listen on, such as 127.0.0.1:7117"),
         (&["serve", "--lease", "1ms"], "lease of 1ms is out of range"),
         (&["serve", "--lease", "2h"], "too long for workers"),
@@ -188,6 +200,57 @@ fn flags_win_over_the_environment_and_that_over_the_file() {
     };
     assert!(with_environment(&["serve"]).contains("0.0.0.2:2 without TLS"));
     assert!(with_environment(&["serve", "--listen", "0.0.0.3:3"]).contains("0.0.0.3:3 without TLS"));
+}
+
+#[test]
+fn every_command_looks_for_the_database_in_the_same_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = path(dir.path());
+    // Each is refused in words of its own, before anything is connected to.
+    let flag = ("mysql://db", "it must begin with postgresql://");
+    let own = ("postgresql://db/a?sslcert=x", "sslcert is not supported");
+    let shared =
+        ("postgresql://db/a?target_session_attrs=read-only", "target_session_attrs=read-only cannot be");
+    let said = |args: &[&str], own: &str, shared: &str| {
+        let mut command = tenure(args);
+        let output = command.env("TENURE_DATABASE_URL", own).env("DATABASE_URL", shared).output().unwrap();
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+    };
+    for command in [&["serve", "--listen", "127.0.0.1:0"][..], &["migrate"], &["doctor", "--server", NOWHERE]]
+    {
+        let args = [command, &["--data", data]].concat();
+        let flagged = [&args[..], &["--database-url", flag.0]].concat();
+        for (text, words) in [
+            (said(&flagged, own.0, shared.0), flag.1),
+            (said(&args, own.0, shared.0), own.1),
+            (said(&args, "", shared.0), shared.1),
+        ] {
+            assert!(text.contains(words), "{args:?} should say {words:?}: {text}");
+        }
+    }
+    let text = said(&["migrate", "--dry-run", "--data", data], "", "");
+    assert!(text.contains(data), "empty variables name no database: {text}");
+}
+
+#[test]
+fn a_server_that_waits_for_its_database_can_be_told_to_stop() {
+    // Takes connections and never answers, as a database whose disk hangs.
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("postgresql://tenure@{}/jobs", silent.local_addr().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["serve", "--listen", "127.0.0.1:0", "--data", path(dir.path()), "--database-url", &url];
+    let mut server = tenure(&args);
+    let server = server.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let held = silent.accept().unwrap();
+    let told_at = Instant::now();
+    kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+    let output = server.wait_with_output().unwrap();
+    // It gives one attempt five seconds and all of them twenty.
+    assert!(told_at.elapsed() < Duration::from_secs(4), "it went on waiting for {:?}", told_at.elapsed());
+    drop(held);
+    let (stdout, stderr) = check_output(output, &args, 1);
+    assert!(stderr.contains("error: interrupted while the store was being opened"), "{stderr}");
+    assert_eq!(stdout, "", "a server that does not serve announces nothing");
 }
 
 #[test]

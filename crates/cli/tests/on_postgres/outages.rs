@@ -189,6 +189,14 @@ async fn a_server_that_is_cut_off_from_the_database_alone_lets_go_of_its_workers
     })
     .await;
     servers.ended(0, &[answer.jobs[0].id.parse().expect("a job id")]).await;
+    // It began anew once, and nothing is left of what it had before.
+    let both_seen = || async {
+        let seen =
+            [servers.client(0).servers_seen().await.ok()?, servers.client(1).servers_seen().await.ok()?];
+        seen.iter().all(|seen| seen.servers.len() == 2).then_some(())
+    };
+    until("two registries", both_seen).await;
+    assert_eq!(servers.log(0).matches("beginning anew").count(), 1, "{}", servers.log(0));
 }
 
 fn port_of(url: &str) -> &str {

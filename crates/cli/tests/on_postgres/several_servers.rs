@@ -104,7 +104,17 @@ async fn servers_that_die_and_freeze_lose_nothing_and_rescue_nobody_wrongly() {
     let done: BTreeSet<JobId> = effects.keys().map(|(job, _)| *job).collect();
     assert!(ids.iter().all(|id| done.contains(id)), "a completed job had no effect");
 
-    // Nobody takes an exclusive job from whoever may run it, nor a long one from a worker that lives.
+    // Nobody takes a job from a worker that lives and works on it: whoever began a long one ended it.
+    let is_long: BTreeSet<JobId> =
+        jobs.iter().filter(|job| job.queue == "long").map(|job| job.id.parse().expect("a job id")).collect();
+    let mut begun: BTreeMap<JobId, BTreeSet<Fence>> = BTreeMap::new();
+    for entry in entries.iter().filter(|entry| entry.what == What::Start && is_long.contains(&entry.job)) {
+        begun.entry(entry.job).or_default().insert(entry.fence);
+    }
+    let taken_back: Vec<_> = begun.iter().filter(|(_, fences)| fences.len() > 1).collect();
+    assert!(!begun.is_empty() && taken_back.is_empty(), "taken from workers that lived: {taken_back:?}");
+
+    // Nobody takes an exclusive job from whoever may run it.
     for queue in ["x", "long"] {
         let ids = jobs.iter().filter(|job| job.queue == queue).map(|job| job.id.parse().expect("a job id"));
         let ids: BTreeSet<JobId> = ids.collect();

@@ -7,7 +7,7 @@
 //! | ok, exclusive hold | the same for exclusive jobs; without it theirs ends when it would have |
 //! | inactive | everything is lost: stop it all, ask for a new key |
 //! | not owner | go there under the same key; nothing is renewed, nothing is lost |
-//! | later | wait, with jitter |
+//! | later | wait, with jitter; a server whose store is in trouble again and again is left for another one |
 
 use model::{Fence, Instant};
 
@@ -37,7 +37,12 @@ impl Ledger {
             }
             Answer::Inactive { .. } => self.lose_all(now),
             Answer::NotOwner { address } => self.outputs.push_back(Output::MoveTo { address }),
-            Answer::Later { retry_after, .. } => self.pulse.wait(now, retry_after, self.instance.nonce()),
+            Answer::Later { retry_after, why } => {
+                self.pulse.wait(now, retry_after, self.instance.nonce());
+                if self.pulse.is_in_vain(why) {
+                    self.outputs.push_back(Output::TryAnother);
+                }
+            }
         }
     }
 

@@ -236,6 +236,8 @@ pub enum Output {
         /// Where, if that is known.
         address: Option<String>,
     },
+    /// The server here can do nothing for us: if there is another one, go there, under the same key; else stay.
+    TryAnother,
     /// The registry granted this lease for the first time, or another one than before.
     Registered {
         /// The lease.

@@ -10,11 +10,15 @@ use model::{Instant, Limits, Nonce};
 
 use super::alarm::Alarm;
 use crate::clock_rule::heartbeat_interval;
+use crate::message::LaterReason;
 
 /// The shortest wait that a server may ask for; a shorter one is made this long, so that nobody hammers at a full door.
 const WAIT_MIN: Duration = Duration::from_millis(100);
 /// The longest wait that a server may ask for; a longer one is cut.
 const WAIT_MAX: Duration = Duration::from_secs(60);
+
+/// A server that says so often in a row that its store is in trouble is left for another one, which may see the store.
+const TROUBLES_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(super) struct Pulse {
@@ -27,6 +31,8 @@ pub(super) struct Pulse {
     is_second_try: bool,
     /// How often we were told to wait: makes each jitter another one.
     waits: u64,
+    /// How often in a row the server here said that its store is in trouble.
+    troubles: u32,
 }
 
 /// A heartbeat that is not answered yet.
@@ -51,6 +57,7 @@ impl Pulse {
             in_flight: None,
             is_second_try: false,
             waits: 0,
+            troubles: 0,
         }
     }
 
@@ -80,12 +87,14 @@ impl Pulse {
 
     /// It was taken: the next one is due an interval after it, or at once if the server wants to know everything.
     pub(super) fn accepted(&mut self, now: Instant, beat: &InFlight, resync: bool) {
+        self.troubles = 0;
         let is_hurried = resync && !beat.is_full;
         self.alarm.set(if is_hurried { now } else { beat.sent_at + self.interval });
     }
 
     /// It did not show the right token: once more at once, one time, then at the interval.
     pub(super) fn mismatched(&mut self, now: Instant, beat: &InFlight) {
+        self.troubles = 0;
         if !beat.is_second_try {
             self.is_second_try = true;
             self.alarm.set(now);
@@ -102,9 +111,20 @@ impl Pulse {
         self.alarm.set(now + wait + jitter);
     }
 
+    /// We were told to wait for this reason. Whether that has been so for long enough to look for help elsewhere.
+    pub(super) fn is_in_vain(&mut self, why: LaterReason) -> bool {
+        self.troubles = if why == LaterReason::StoreTrouble { self.troubles + 1 } else { 0 };
+        let is_in_vain = self.troubles == TROUBLES_MAX;
+        if is_in_vain {
+            self.troubles = 0;
+        }
+        is_in_vain
+    }
+
     /// There is no stream, or no key: nothing is sent, nothing will be answered.
     pub(super) fn rest(&mut self) {
         self.in_flight = None;
+        self.troubles = 0;
         self.is_second_try = false;
         self.alarm.clear();
     }

@@ -47,6 +47,11 @@ pub enum Input {
     BeatFailed,
     /// The beat was refused: the registry is not there any more.
     Gone,
+    /// The beat does not come through, and another server says that the registry is not there any more.
+    SaidGone {
+        /// When that server asked the store, by our clock, and not later than that.
+        seen_at: Instant,
+    },
     /// [`Output::TakeOver`] was done, refused, or failed: this registry can be tried again.
     TakeOverDone {
         /// Whose workers were to be taken.
@@ -78,14 +83,14 @@ pub enum Output {
         /// Which.
         registry: RegistryId,
     },
-    /// Commit a beat. Answer: [`Input::Beaten`], [`Input::BeatFailed`] or [`Input::Gone`].
+    /// Commit a beat. Answer: [`Input::Beaten`], [`Input::BeatFailed`], [`Input::Gone`] or [`Input::SaidGone`].
     Beat {
         /// Of this one.
         registry: RegistryId,
     },
     /// The registry is ours for certain until then; the last word counts.
     OwnedUntil(Instant),
-    /// It is not ours any more: its workers are another server's, and the next one is being founded.
+    /// It is not ours any more: its workers are another server's, and the next one is founded soon.
     Disowned {
         /// Which.
         registry: RegistryId,

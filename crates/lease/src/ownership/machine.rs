@@ -19,6 +19,8 @@ pub struct Ownership {
     terms: Terms,
     mutation: Option<Mutation>,
     stage: Stage,
+    /// Registries that were lost since the last beat was committed.
+    lost_in_a_row: u32,
     watch: Watch,
     outputs: VecDeque<Output>,
 }
@@ -27,10 +29,15 @@ pub struct Ownership {
 enum Stage {
     /// The store was asked for a registry.
     Founding,
-    /// It failed: when to ask again.
+    /// It failed, or the one before was lost: when to ask.
     FoundAt(Instant),
     /// There is one.
-    Owning { registry: RegistryId, beat: Beat },
+    Owning {
+        registry: RegistryId,
+        /// When we heard that it is there.
+        since: Instant,
+        beat: Beat,
+    },
     /// This server goes.
     Resigned,
 }
@@ -57,7 +64,8 @@ impl Ownership {
     fn with(now: Instant, terms: Terms, mutation: Option<Mutation>) -> Self {
         let watch = Watch::new(mutation);
         let stage = Stage::FoundAt(now);
-        let mut machine = Ownership { terms, mutation, stage, watch, outputs: VecDeque::new() };
+        let outputs = VecDeque::new();
+        let mut machine = Ownership { terms, mutation, stage, lost_in_a_row: 0, watch, outputs };
         machine.handle_deadline(now);
         machine
     }
@@ -66,21 +74,26 @@ impl Ownership {
     pub fn handle(&mut self, now: Instant, input: Input) {
         match (input, self.stage) {
             (Input::Founded { sent, registry }, Stage::Founding) => self.founded(now, sent, registry),
-            (Input::Beaten { sent, seen }, Stage::Owning { registry, beat: Beat::Sent(at) }) => {
-                self.beat_at(registry, at + self.terms.beat_every);
+            (Input::Beaten { sent, seen }, Stage::Owning { registry, since, beat: Beat::Sent(at) }) => {
+                self.lost_in_a_row = 0;
+                self.beat_at(registry, since, at + self.terms.beat_every);
                 self.own(now, sent);
                 self.look(now, sent, registry, seen);
             }
-            (Input::BeatFailed, Stage::Owning { registry, beat: Beat::Sent(at) }) => {
-                self.beat_at(registry, now + self.pause());
+            (Input::BeatFailed, Stage::Owning { registry, since, beat: Beat::Sent(at) }) => {
+                self.beat_at(registry, since, now + self.pause());
                 if self.has(Mutation::FailedBeatCounts) {
                     self.own(now, at);
                 }
             }
-            (Input::Gone, Stage::Owning { registry, beat: Beat::Sent(_) }) => {
-                self.watch.forget();
-                self.outputs.push_back(Output::Disowned { registry });
-                self.found();
+            (Input::Gone, Stage::Owning { registry, beat: Beat::Sent(_), .. }) => self.lose(now, registry),
+            (Input::SaidGone { seen_at }, Stage::Owning { registry, since, beat: Beat::Sent(_) }) => {
+                // Whoever looked before we had it cannot have seen it.
+                if seen_at > since || self.has(Mutation::OldHearsayCounts) {
+                    self.lose(now, registry);
+                } else {
+                    self.beat_at(registry, since, now + self.pause());
+                }
             }
             (Input::TakeOverDone { from }, _) => self.watch.taken(now, from),
             (Input::Resigning, Stage::Owning { .. }) => {
@@ -106,8 +119,8 @@ impl Ownership {
             return;
         }
         match self.stage {
-            Stage::Owning { registry, .. } => {
-                self.stage = Stage::Owning { registry, beat: Beat::Sent(now) };
+            Stage::Owning { registry, since, .. } => {
+                self.stage = Stage::Owning { registry, since, beat: Beat::Sent(now) };
                 self.outputs.push_back(Output::Beat { registry });
             }
             _ => self.found(),
@@ -138,13 +151,26 @@ impl Ownership {
             return;
         };
         // The first beat shows who else there is, so it does not wait.
-        self.beat_at(registry, now);
+        self.beat_at(registry, now, now);
         self.outputs.push_back(Output::Begin { registry });
         self.own(now, sent);
     }
 
-    fn beat_at(&mut self, registry: RegistryId, at: Instant) {
-        self.stage = Stage::Owning { registry, beat: Beat::Due(at) };
+    /// It is another server's by now. Whatever took it from us may take the next one too: the more of them are lost without a
+    /// beat between, the longer the pause.
+    fn lose(&mut self, now: Instant, registry: RegistryId) {
+        self.watch.forget();
+        self.outputs.push_back(Output::Disowned { registry });
+        let pause = self.pause().saturating_mul(2_u32.saturating_pow(self.lost_in_a_row));
+        self.lost_in_a_row = self.lost_in_a_row.saturating_add(1);
+        if self.has(Mutation::FoundsWithoutPause) {
+            return self.found();
+        }
+        self.stage = Stage::FoundAt(now + pause.min(self.terms.beat_every));
+    }
+
+    fn beat_at(&mut self, registry: RegistryId, since: Instant, at: Instant) {
+        self.stage = Stage::Owning { registry, since, beat: Beat::Due(at) };
     }
 
     /// A beat was committed that had been sent then.

@@ -4,7 +4,7 @@
 //!   Founding ──► Owning ── a beat every second ──► OwnedUntil, each time
 //!      ▲ └─ again │  ▲└─ sees the others: one that stands still, or has resigned, is taken over
 //!      └──────────┘  └── a beat that failed is tried again soon
-//!         gone: disowned
+//!         gone: disowned, and a pause
 //! ```
 //!
 //! Why no two servers own one registry at the same time. Its owner counts on it until `O·(1−ρ)` after it *sent* the last beat

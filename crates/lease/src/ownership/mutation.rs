@@ -17,11 +17,15 @@ pub enum Mutation {
     TakesOverItself,
     /// Others are taken over again while that is under way.
     TakesOverTwice,
+    /// Others are believed that our registry is gone, although they looked before it was there.
+    OldHearsayCounts,
+    /// The next registry is founded as soon as one is lost.
+    FoundsWithoutPause,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 7] = {
+    pub const ALL: [Mutation; 9] = {
         use Mutation::*;
         [
             StampAtReceive,
@@ -31,6 +35,8 @@ impl Mutation {
             FailedBeatCounts,
             TakesOverItself,
             TakesOverTwice,
+            OldHearsayCounts,
+            FoundsWithoutPause,
         ]
     };
 }

@@ -5,7 +5,7 @@ use model::{HolderEnd, Instant, Nonce, WorkerKey};
 
 use super::bindings::Bindings;
 use super::entity::{Ending, Entity, Farewell, Stage};
-use super::io::{Input, Output, Ticket};
+use super::io::{Input, Output, Retired, Ticket};
 use super::machine::Registry;
 use super::mutation::Mutation;
 use super::timers::{Due, Timer};
@@ -42,22 +42,14 @@ impl Registry {
     }
 
     /// A worker goes.
-    pub(super) fn leave(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        key: WorkerKey,
-        nonce: Option<Nonce>,
-        leave: Leave,
-    ) {
+    pub(super) fn leave(&mut self, now: Instant, ticket: Ticket, key: WorkerKey, nonce: Nonce, leave: Leave) {
         let Some(worker) = self.workers.get_mut(&key) else {
-            return match nonce {
-                None if leave.all_stopped => self.retire_stranger(now, key, leave, ticket),
-                _ => self.outbox.leave_done(ticket),
+            return match leave.all_stopped {
+                true => self.retire_stranger(now, key, nonce, leave, ticket),
+                false => self.outbox.leave_done(ticket),
             };
         };
-        let ignores_nonce = self.rules.has(Mutation::NonceIgnored);
-        if nonce.is_some_and(|nonce| nonce != worker.nonce && !ignores_nonce) {
+        if nonce != worker.nonce && !self.rules.has(Mutation::NonceIgnored) {
             return self.outbox.leave_done(ticket);
         }
         let is_idle = worker.is_synced() && worker.bindings.is_idle();
@@ -66,20 +58,20 @@ impl Registry {
         let stopped_at = if leave.all_stopped { now - leave.stopped_for } else { now };
         match &mut worker.stage {
             Stage::Ended(ending) => {
-                if nonce.is_some() && leave.all_stopped && std::mem::take(&mut ending.owes_word) {
+                if leave.all_stopped && std::mem::take(&mut ending.owes_word) {
                     let ended_at = ending.at;
                     self.outbox.push(Output::LateWord { key, ended_at, stopped_at });
                 }
                 self.outbox.leave_done_with(ending, ticket);
             }
-            Stage::Joining(joining) if nonce.is_some() => {
+            Stage::Joining(joining) => {
                 joining.behind.push(Input::Leave { ticket, key, nonce, leave });
             }
-            Stage::Active(_) if nonce.is_some() && may_go => {
+            Stage::Active(_) if may_go => {
                 let end = if leave.crashed { HolderEnd::Crashed } else { HolderEnd::Left };
                 self.end(now, &key, end, Some(stopped_at), Some(ticket));
             }
-            Stage::Stopping if nonce.is_some() && leave.all_stopped => {
+            Stage::Stopping if leave.all_stopped => {
                 self.end(now, &key, HolderEnd::Kicked, Some(stopped_at), Some(ticket));
             }
             // It goes while jobs run: that is silence, and its lease decides.
@@ -130,13 +122,21 @@ impl Registry {
     }
 
     /// The store carried out a retirement, or could not.
-    pub(super) fn retired(&mut self, now: Instant, key: WorkerKey, done: bool) {
+    pub(super) fn retired(&mut self, now: Instant, key: WorkerKey, answer: Retired) {
         let Some(worker) = self.workers.get_mut(&key) else { return };
+        let is_stranger = worker.is_stranger();
         let Stage::Ended(ending) = &mut worker.stage else { return };
-        if done {
+        // Our own workers are asked for again: if their end is refused for good, our registry is gone, and we hear of that.
+        let is_over = answer == Retired::Done || answer == Retired::Refused && is_stranger;
+        if is_over {
             let Some(farewell) = ending.farewell.take() else { return };
             farewell.tickets.into_iter().for_each(|ticket| self.outbox.leave_done(ticket));
-            return self.remember(now, key);
+            match answer {
+                Retired::Done => self.remember(now, key),
+                // It was never ours to end: as if nothing had been said.
+                _ => _ = self.workers.remove(&key),
+            }
+            return;
         }
         let Some(farewell) = &mut ending.farewell else { return };
         if !self.rules.has(Mutation::RetireAskedOnce) {
@@ -165,7 +165,7 @@ impl Registry {
     }
 
     /// A holder that never heartbeat is gone. It is entered as ended, so that a repeat of its leave is recognised.
-    fn retire_stranger(&mut self, now: Instant, key: WorkerKey, leave: Leave, ticket: Ticket) {
+    fn retire_stranger(&mut self, now: Instant, key: WorkerKey, nonce: Nonce, leave: Leave, ticket: Ticket) {
         let ending = Ending {
             end: HolderEnd::Left,
             at: now,
@@ -173,7 +173,7 @@ impl Registry {
             owes_word: false,
             farewell: Some(Farewell::for_ticket(Some(ticket))),
         };
-        let stranger = Entity::stranger(&self.rules, ending);
+        let stranger = Entity::stranger(&self.rules, nonce, ending);
         self.workers.insert(key.clone(), Box::new(stranger));
         self.retire(key);
     }
@@ -199,10 +199,12 @@ impl Registry {
     }
 
     fn retire(&mut self, key: WorkerKey) {
-        let Some(Stage::Ended(ending)) = self.workers.get(&key).map(|worker| &worker.stage) else { return };
+        let Some(worker) = self.workers.get(&key) else { return };
+        let Stage::Ended(ending) = &worker.stage else { return };
         let (end, stopped_by) = (ending.end, ending.stopped_by);
+        let stranger = worker.is_stranger().then_some(worker.nonce);
         let counted = matches!(end, HolderEnd::Expired | HolderEnd::Crashed);
-        self.outbox.push(Output::Retire { key, end, counted, stopped_by });
+        self.outbox.push(Output::Retire { key, stranger, end, counted, stopped_by });
     }
 
     fn remember(&mut self, now: Instant, key: WorkerKey) {

@@ -163,8 +163,8 @@ impl Entity {
     }
 
     /// A holder that never heartbeat and says that it is gone.
-    pub(super) fn stranger(rules: &Rules, ending: Ending) -> Self {
-        Self::new(rules, Nonce::default(), Stage::Ended(Box::new(ending)))
+    pub(super) fn stranger(rules: &Rules, nonce: Nonce, ending: Ending) -> Self {
+        Self::new(rules, nonce, Stage::Ended(Box::new(ending)))
     }
 
     fn new(rules: &Rules, nonce: Nonce, stage: Stage) -> Self {
@@ -280,6 +280,11 @@ impl Entity {
     /// True if it may hear that exclusive binds stand: by our word its exclusive lease runs.
     pub(super) fn may_start(&self, now: Instant, rules: &Rules) -> bool {
         rules.is_ours(now) && self.exclusive_until.is_none_or(|until| until > now)
+    }
+
+    /// True for a holder that never heartbeat here: the store was never told of a grant.
+    pub(super) fn is_stranger(&self) -> bool {
+        self.durable_grant.is_zero()
     }
 
     /// True when we know what it holds.

@@ -97,8 +97,9 @@ impl Registry {
         }
         let grant = self.rules.grant(beat.lease);
         let succession = former.map(|former| self.await_successor(former));
+        let is_draining = self.drained.contains(&beat.nonce);
         let joining = Joining::new(ticket, beat, succession);
-        let mut worker = Box::new(Entity::joining(now, &self.rules, joining));
+        let mut worker = Box::new(Entity { is_draining, ..Entity::joining(now, &self.rules, joining) });
         enlist(&key, &mut worker, grant, &mut self.outbox);
         self.workers.insert(key, worker);
         self.count_alive(now, 1);

@@ -11,6 +11,9 @@ use super::mutation::Mutation;
 use super::timers::{Due, Timer};
 use crate::message::{Change, Stop, StopOrder};
 
+/// Most processes whose order to drain is remembered; beyond that the oldest are forgotten, which may be given work again.
+const DRAINED_MAX: usize = 1_000;
+
 impl Registry {
     /// A worker binds without waiting for its next heartbeat.
     pub(super) fn bind(&mut self, now: Instant, key: &WorkerKey, nonce: Nonce, binds: Vec<Change>) {
@@ -70,11 +73,19 @@ impl Registry {
         }
     }
 
-    /// An operator wants a worker to drain.
+    /// An operator wants a worker to drain. It is the process that drains: its key may end before it hears of that.
     pub(super) fn drain(&mut self, key: &WorkerKey) {
-        if let Some(worker) = self.workers.get_mut(key) {
-            worker.is_draining = true;
+        let Some(worker) = self.workers.get_mut(key) else { return };
+        worker.is_draining = true;
+        let nonce = worker.nonce;
+        // Those without a nonce cannot be told apart.
+        if nonce == Nonce::default() || self.drained.contains(&nonce) {
+            return;
         }
+        if self.drained.len() == DRAINED_MAX {
+            self.drained.pop_front();
+        }
+        self.drained.push_back(nonce);
     }
 
     /// The rows were asked.

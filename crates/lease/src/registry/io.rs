@@ -79,8 +79,8 @@ pub enum Input {
         ticket: Ticket,
         /// Who.
         key: WorkerKey,
-        /// Which process; `None` for a holder that never heartbeat.
-        nonce: Option<Nonce>,
+        /// Which process; whatever it says if it never heartbeat.
+        nonce: Nonce,
         /// How.
         leave: Leave,
     },
@@ -135,12 +135,12 @@ pub enum Input {
         /// For each hold asked about, whether it moved.
         moved: Option<Vec<bool>>,
     },
-    /// [`Output::Retire`] was done; false if the store failed.
+    /// [`Output::Retire`] was done, or not.
     Retired {
         /// Who.
         key: WorkerKey,
-        /// All of it.
-        done: bool,
+        /// What the store said.
+        answer: Retired,
     },
     /// [`Output::Check`] was done; `None` if the store failed.
     Checked {
@@ -179,6 +179,17 @@ pub enum Enlisted {
         address: Option<String>,
     },
     /// The store failed, or this registry is not ours any more.
+    Trouble,
+}
+
+/// What the store said to a retirement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retired {
+    /// All of it was done.
+    Done,
+    /// It is another registry's to judge, or it was a stranger to us and the store knows the key as another process's.
+    Refused,
+    /// The store failed.
     Trouble,
 }
 
@@ -233,6 +244,9 @@ pub enum Output {
     Retire {
         /// Who.
         key: WorkerKey,
+        /// Which process says that it is gone, if we never heard of it: refused if the store knows the key as one that
+        /// heartbeats, lives, and is another process's.
+        stranger: Option<Nonce>,
         /// How it ended.
         end: HolderEnd,
         /// Its losses count against the jobs.

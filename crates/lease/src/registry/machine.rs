@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use model::{Hold, Instant, RegistryId, WorkerKey};
+use model::{Hold, Instant, Nonce, RegistryId, WorkerKey};
 
 use super::bindings::{Findings, Standing};
 use super::entity::{Ending, Entity};
@@ -16,8 +16,8 @@ use super::throttle::Throttle;
 use super::timers::{Due, Timer, Timers};
 use crate::message::Answer;
 
-/// Most leaves and kicks that wait, for [`Input::Restored`] or [`Input::OwnedUntil`]; more are answered as if they changed
-/// nothing.
+/// Most leaves and kicks that wait, for [`Input::Restored`], [`Input::OwnedUntil`] or [`Input::TakeOverEnded`]; more are answered
+/// as if they changed nothing.
 const POSTPONED_MAX: usize = 1_000;
 
 /// Found in constant time; nothing depends on the order it iterates in.
@@ -39,8 +39,11 @@ pub struct Registry {
     pub(super) throttle: Throttle,
     pub(super) timers: Timers,
     pub(super) watch: StallWatch,
-    /// Leaves and kicks from before the store told who was alive, and kicks from when the registry was not ours for certain.
+    /// Leaves and kicks from before the store told who was alive, leaves of those who may be being taken over, and kicks from
+    /// when the registry was not ours for certain.
     postponed: Vec<Input>,
+    /// The processes that were asked to drain, the latest last. Whatever key they come back under, they stay asked.
+    pub(super) drained: VecDeque<Nonce>,
     /// Leases that ran out when the registry was not ours for certain.
     pub(super) overdue: Vec<Due>,
     /// The registries whose workers are being taken over.
@@ -71,6 +74,7 @@ impl Registry {
             timers: Timers::default(),
             watch: StallWatch::default(),
             postponed: Vec::new(),
+            drained: VecDeque::new(),
             overdue: Vec::new(),
             taking: BTreeSet::new(),
             outbox: Outbox::default(),
@@ -84,13 +88,16 @@ impl Registry {
             Input::Restored(known) => self.restore(now, known),
             Input::OwnedUntil(until) => self.owned_until(now, until),
             Input::TakeOverBegun { from } => _ = self.taking.insert(from),
-            Input::TakeOverEnded { from } => _ = self.taking.remove(&from),
+            Input::TakeOverEnded { from } => self.take_over_ended(now, from),
             Input::Heartbeat { ticket, beat } => self.heartbeat(now, ticket, beat),
             Input::Bind { key, nonce, binds } => self.bind(now, &key, nonce, binds),
             Input::Leave { ticket, .. } | Input::Kick { ticket, .. } if !self.is_restored => {
                 self.postpone(ticket, input);
             }
             Input::Kick { ticket, .. } if self.rules.suspends_judgement(now) => self.postpone(ticket, input),
+            Input::Leave { ticket, ref key, .. } if self.may_be_about_to_know(key) => {
+                self.postpone(ticket, input);
+            }
             Input::Leave { ticket, key, nonce, leave } => self.leave(now, ticket, key, nonce, leave),
             Input::Kick { ticket, key } => self.kick(now, ticket, key),
             Input::Granted { key, holds, exclusive, start } => self.granted(&key, holds, &exclusive, start),
@@ -99,7 +106,7 @@ impl Registry {
             Input::Drain { key } => self.drain(&key),
             Input::Enlisted { key, answer } => self.enlisted(now, key, answer),
             Input::Succeeded { key, moved } => self.succeeded(now, key, moved),
-            Input::Retired { key, done } => self.retired(now, key, done),
+            Input::Retired { key, answer } => self.retired(now, key, answer),
             Input::Checked { key, standings } => self.checked(now, key, standings),
         }
     }

@@ -39,8 +39,8 @@ mod timers;
 mod verify;
 
 pub use self::io::{
-    Enlisted, HoldStanding, Input, Output, Restored, Row, StartResult, Terms, Ticket, Verdict, WorkerState,
-    WorkerView,
+    Enlisted, HoldStanding, Input, Output, Restored, Retired, Row, StartResult, Terms, Ticket, Verdict,
+    WorkerState, WorkerView,
 };
 pub use self::machine::Registry;
 pub use self::mutation::Mutation;

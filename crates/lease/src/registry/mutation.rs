@@ -73,11 +73,13 @@ pub enum Mutation {
     TakenOverIsUnknown,
     /// A worker that was taken over while it joined here counts as new.
     JoiningIsNotRestored,
+    /// Whoever leaves while workers are taken over counts as a stranger if it is not known yet.
+    LeaveOverlooksTakeOver,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 35] = {
+    pub const ALL: [Mutation; 36] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -115,6 +117,7 @@ impl Mutation {
             CutOffCountsAgainstWorkers,
             TakenOverIsUnknown,
             JoiningIsNotRestored,
+            LeaveOverlooksTakeOver,
         ]
     };
 }

@@ -54,7 +54,7 @@ impl Api {
         let mut queues: Vec<QueueName> = jobs.iter().map(|job| job.queue.clone()).collect();
         queues.sort();
         queues.dedup();
-        let unserved = queues.iter().filter(|queue| self.workers_for(queue) == 0);
+        let unserved = queues.iter().filter(|queue| self.workers_for(queue) == Some(0));
         let unserved_queues = unserved.map(ToString::to_string).collect();
 
         let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
@@ -83,7 +83,7 @@ impl Api {
         let id: JobId = request.id.parse()?;
         let job = self.store.get(id).await?.ok_or_else(|| unknown_job(id))?;
         let workers = self.workers_for(&job.queue);
-        Ok(wire::Job { workers: Some(workers), ..convert::job(job) })
+        Ok(wire::Job { workers, ..convert::job(job) })
     }
 
     pub(crate) async fn list(&self, request: wire::ListJobsRequest) -> Answer<wire::ListJobsResponse> {

@@ -1,6 +1,7 @@
 //! The handlers: one for each call, wire in and wire out. gRPC and HTTP are two doors to the same rooms.
 
 mod jobs;
+mod nodes;
 mod queues;
 mod work;
 mod workers;
@@ -23,6 +24,7 @@ use crate::event::{Event, RollEvent};
 use crate::exclusive::ExclusiveQueues;
 use crate::faults::Faults;
 use crate::ids::IdSource;
+use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::news::WatchedElsewhere;
 use crate::pingers::Pingers;
@@ -50,6 +52,10 @@ pub(crate) struct Api {
     pub(crate) exclusive: ExclusiveQueues,
     pub(crate) charge: Charge,
     pub(crate) watched_elsewhere: WatchedElsewhere,
+    /// Rung when another server may have called off jobs that are held here.
+    pub(crate) may_be_called_off: tokio::sync::Notify,
+    /// Who else is in the cluster, if there is one.
+    pub(crate) membership: Option<Arc<Membership>>,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -59,8 +65,8 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    pub(crate) fn new(node: Node, events: mpsc::Sender<Event>) -> Self {
-        let Node { config, store, clock, metrics, faults, past } = node;
+    pub(crate) fn new(node: Node, membership: Option<Arc<Membership>>, events: mpsc::Sender<Event>) -> Self {
+        let Node { config, store, clock, metrics, faults, past, cluster: _ } = node;
         let charge = Charge::new(past);
         if !store.is_shared() {
             charge.set_registry(Some(RegistryId::ONLY));
@@ -75,6 +81,8 @@ impl Api {
             exclusive: ExclusiveQueues::default(),
             charge,
             watched_elsewhere: WatchedElsewhere::default(),
+            may_be_called_off: tokio::sync::Notify::new(),
+            membership,
             generation: clock.wall().as_millis().unsigned_abs(),
             closing: CancellationToken::new(),
             store,
@@ -112,12 +120,12 @@ impl Api {
 
     /// Lets others have our workers at once. Should that fail, they wait a little.
     pub(crate) async fn resign(&self) {
-        let Ok(registry) = self.charge.registry() else { return };
         let resigning = async {
             let (done, is_done) = oneshot::channel();
             self.tell(Event::Resigning { done }).await;
             // First of all we ourselves believe it.
             is_done.await.map_err(|_| StoreError::Unavailable("the server's heart stopped".to_owned()))?;
+            let Ok(registry) = self.charge.registry() else { return Ok(()) };
             self.store.resign(registry).await
         };
         if !matches!(tokio::time::timeout(RESIGN_WAIT, resigning).await, Ok(Ok(()))) {

@@ -44,8 +44,10 @@ impl Api {
         Ok(convert::queue(stats, self.workers_for(&queue)))
     }
 
-    /// How many connected workers may be given jobs of this queue.
-    pub(crate) fn workers_for(&self, queue: &QueueName) -> u32 {
-        self.sessions.workers_for(queue, self.exclusive.contains(queue))
+    /// How many workers connected to us may be given jobs of this queue. `None` if there are none and other servers may have
+    /// some.
+    pub(crate) fn workers_for(&self, queue: &QueueName) -> Option<u32> {
+        let count = self.sessions.workers_for(queue, self.exclusive.contains(queue));
+        (count > 0 || self.charge.others().is_empty()).then_some(count)
     }
 }

@@ -163,7 +163,7 @@ impl Api {
     /// such as the job itself, could say so by a call while the job still runs.
     async fn refuse_by_call(&self, worker: &WorkerKey) -> Answer<()> {
         let Some((view, _)) = self.roll_entry(worker, 0).await? else {
-            return self.refuse_of_others(worker).await;
+            return self.refuse_unknown(worker).await;
         };
         if view.profile.stop_within.is_none() && view.state != WorkerState::Unsynced {
             return Ok(());
@@ -240,7 +240,7 @@ impl Api {
         })
     }
 
-    /// A worker goes by itself. One that never heartbeat has no entry, and no nonce to compare.
+    /// A worker goes by itself.
     pub(crate) async fn leave_own(
         &self,
         key: WorkerKey,
@@ -248,7 +248,6 @@ impl Api {
         words: lease::message::Leave,
     ) -> Answer<()> {
         self.refuse_of_others(&key).await?;
-        let nonce = self.roll_entry(&key, 0).await?.map(|_| nonce);
         self.leave(Leave::Own { key, nonce, words }).await
     }
 

@@ -72,12 +72,18 @@ impl Api {
     }
 
     /// The servers on our store, as we saw them with our last beat.
-    pub(crate) fn list_servers(&self) -> wire::ListServersResponse {
+    pub(crate) fn list_servers(&self) -> Answer<wire::ListServersResponse> {
         let now = self.clock.monotonic();
         let (peers, age) = match self.charge.seen() {
             Some((peers, seen_at)) => (peers, now.since(seen_at)),
-            // Nobody else can be there, or nobody was looked for yet.
-            None => (Vec::new(), Duration::ZERO),
+            // Nobody else can be there.
+            None if !self.store.is_shared() => (Vec::new(), Duration::ZERO),
+            None => {
+                return Err(ApiError {
+                    retry_after: Some(Duration::from_secs(1)),
+                    ..ApiError::new(ErrorKind::Unavailable, "this server has not yet seen who else is there")
+                });
+            }
         };
         let mut servers: Vec<wire::Server> = peers
             .into_iter()
@@ -92,7 +98,7 @@ impl Api {
             let (name, address) = (self.config.name.clone(), self.config.address.clone());
             servers.push(wire::Server { registry: registry.0, name, address, answering: true });
         }
-        wire::ListServersResponse { servers, age_ms: convert::millis(age) }
+        Ok(wire::ListServersResponse { servers, age_ms: convert::millis(age) })
     }
 
     /// Asks a worker to drain.
@@ -263,6 +269,27 @@ impl Api {
         }
     }
 
+    /// Refuses what nobody may do by a call for a worker that heartbeats, if our registry does not know this one: it is another
+    /// server's, or about to be known here.
+    pub(super) async fn refuse_unknown(&self, key: &WorkerKey) -> Answer<()> {
+        if !self.store.is_shared() {
+            return Ok(());
+        }
+        match self.store.worker(key).await? {
+            Some(KnownWorker { worker, ended: None }) if !self.charge.is_ours(worker.registry) => {
+                Err(not_owner(key, self.charge.address_of(worker.registry)))
+            }
+            Some(KnownWorker { worker, ended: None }) if !worker.pings => Err(ApiError {
+                retry_after: Some(Duration::from_secs(1)),
+                ..ApiError::new(
+                    ErrorKind::Unavailable,
+                    format!("worker {key} is being taken over; try again"),
+                )
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses what can only be done to a worker that is alive, and ours.
     async fn alive(&self, key: &WorkerKey, done: &str) -> Answer<()> {
         self.refuse_of_others(key).await?;
@@ -288,6 +315,8 @@ impl Api {
                 name: worker.name,
                 state: ended_word(end).to_owned(),
                 lease_ms: convert::millis(worker.grant),
+                lease_left_ms: Some(0),
+                connected: Some(false),
                 why: end.sentence().to_owned(),
                 ..wire::Worker::default()
             }),
@@ -307,31 +336,33 @@ impl Api {
         let ago = |at: model::Instant| convert::millis(now.since(at));
         let is_over = matches!(view.state, WorkerState::Ended(_));
         wire::Worker {
-            connected: self.sessions.of_worker(&view.key).is_some(),
+            connected: Some(self.sessions.of_worker(&view.key).is_some()),
             key: view.key.to_string(),
             name: view.profile.name,
             state: state_word(view.state).to_owned(),
             queues: view.profile.queues.iter().map(ToString::to_string).collect(),
-            slots: view.profile.slots,
-            free_slots: view.free_slots,
+            slots: Some(view.profile.slots),
+            free_slots: Some(view.free_slots),
             version: view.profile.version,
             lease_ms: convert::millis(view.lease),
-            lease_left_ms: if is_over { 0 } else { convert::millis(view.expires.since(now)) },
+            lease_left_ms: Some(if is_over { 0 } else { convert::millis(view.expires.since(now)) }),
             last_heartbeat_ago_ms: view.last_heard.map(ago),
-            first_heartbeat_ago_ms: view.first_heard.map(ago).unwrap_or_default(),
-            bound: view.bound as u32,
-            assigned: view.assigned as u32,
+            first_heartbeat_ago_ms: view.first_heard.map(ago),
+            bound: Some(view.bound as u32),
+            assigned: Some(view.assigned as u32),
             token: view.token.to_string(),
-            draining: view.draining,
+            draining: Some(view.draining),
             why: match view.state {
                 WorkerState::Ended(end) => end.sentence().to_owned(),
                 WorkerState::Stopping => STOPPING_WHY.to_owned(),
                 _ => String::new(),
             },
-            lag_ms: convert::millis(view.lag),
+            lag_ms: Some(convert::millis(view.lag)),
             jobs: Vec::new(),
             stop_within_ms: view.profile.stop_within.map(convert::millis),
-            exclusive: view.profile.stop_within.is_some_and(|within| fits_exclusive(view.lease, within)),
+            exclusive: Some(
+                view.profile.stop_within.is_some_and(|within| fits_exclusive(view.lease, within)),
+            ),
             server: String::new(),
         }
     }
@@ -342,7 +373,7 @@ impl Api {
             key: key.to_string(),
             state: PINGING.to_owned(),
             lease_ms: convert::millis(timeout),
-            lease_left_ms: convert::millis(timeout.saturating_sub(silent)),
+            lease_left_ms: Some(convert::millis(timeout.saturating_sub(silent))),
             last_heartbeat_ago_ms: Some(convert::millis(silent)),
             ..wire::Worker::default()
         }
@@ -351,7 +382,14 @@ impl Api {
 
 /// All we know of a worker that another server hears.
 fn of_another(worker: Enlist, server: Option<&ServerInfo>) -> wire::Worker {
+    let why = match server {
+        Some(server) if !server.address.is_empty() => {
+            format!("another server is in charge of it and knows more; ask {}", server.address)
+        }
+        _ => "another server is in charge of it and knows more".to_owned(),
+    };
     wire::Worker {
+        why,
         key: worker.key.to_string(),
         name: worker.name,
         state: if worker.pings { PINGING } else { ACTIVE }.to_owned(),

@@ -1,7 +1,7 @@
 //! A store whose calls a test can hold up, fail and count.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -31,6 +31,16 @@ pub(crate) struct Gated {
     pub(crate) take_overs_unheard: AtomicU32,
     /// Take-overs wait here.
     pub(crate) take_overs: Semaphore,
+    /// How many registries were founded.
+    pub(crate) founded: AtomicU32,
+    /// All beats fail.
+    pub(crate) is_cut_off: AtomicBool,
+    /// How many have.
+    pub(crate) beats_failed: AtomicU32,
+    /// How many resignations have come.
+    pub(crate) resigning: AtomicU32,
+    /// They wait here.
+    pub(crate) resignations: Semaphore,
 }
 
 impl Gated {
@@ -49,6 +59,11 @@ impl Gated {
             looks: AtomicU32::new(0),
             take_overs_unheard: AtomicU32::new(0),
             take_overs: Semaphore::new(Semaphore::MAX_PERMITS),
+            founded: AtomicU32::new(0),
+            is_cut_off: AtomicBool::new(false),
+            beats_failed: AtomicU32::new(0),
+            resigning: AtomicU32::new(0),
+            resignations: Semaphore::new(Semaphore::MAX_PERMITS),
         }
     }
 }
@@ -104,6 +119,25 @@ macro_rules! gated {
                 answer
             }
 
+            async fn found(&self, server: ServerInfo) -> Result<RegistryId, StoreError> {
+                self.founded.fetch_add(1, Ordering::SeqCst);
+                self.inner.found(server).await
+            }
+
+            async fn beat(&self, registry: RegistryId) -> Result<Option<Vec<Peer>>, StoreError> {
+                if self.is_cut_off.load(Ordering::SeqCst) {
+                    self.beats_failed.fetch_add(1, Ordering::SeqCst);
+                    return Err(StoreError::Unavailable("no route to the database".to_owned()));
+                }
+                self.inner.beat(registry).await
+            }
+
+            async fn resign(&self, registry: RegistryId) -> Result<(), StoreError> {
+                self.resigning.fetch_add(1, Ordering::SeqCst);
+                pass(&self.resignations).await;
+                self.inner.resign(registry).await
+            }
+
             fn tell(&self, news: News) {
                 self.inner.tell(news);
             }
@@ -141,9 +175,8 @@ gated! {
     fn get(id: JobId) -> Option<Job>;
     fn list(filter: JobFilter, page: Page) -> Vec<Job>;
     fn stats() -> Vec<QueueStats>;
+    fn queue_settings() -> Vec<(QueueName, QueueSettings)>;
+    fn called_off(registry: RegistryId) -> Vec<(WorkerKey, Hold)>;
     fn deadlines(registry: RegistryId) -> Deadlines;
     fn check() -> ();
-    fn found(server: ServerInfo) -> RegistryId;
-    fn beat(registry: RegistryId) -> Option<Vec<Peer>>;
-    fn resign(registry: RegistryId) -> ();
 }

@@ -2,6 +2,8 @@
 //! the real wire.
 
 mod bad_input;
+mod beginning_anew;
+mod called_off;
 mod clock_steps;
 mod curl;
 mod draining;
@@ -11,7 +13,9 @@ mod gated;
 mod going_away;
 mod large;
 mod leaving;
+mod membership;
 mod pings;
+mod resigning;
 mod several;
 mod slow_store;
 mod support;

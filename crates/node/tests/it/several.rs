@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::SystemClock;
+use model::{JobId, NewJob, State};
 use node::NodeConfig;
 use serde_json::{Value, json};
-use store::MemoryStore;
+use store::{Claim, EnqueueBatch, JobStore as _, MemoryStore};
 
 use crate::support::Server;
 
@@ -107,6 +108,63 @@ async fn only_the_server_in_charge_hears_pings_leaves_and_reports_of_its_workers
 }
 
 #[tokio::test]
+async fn what_only_the_server_in_charge_knows_is_absent_at_the_others() {
+    let [one, two] = two().await;
+    join(&one, "ann").await;
+    join(&two, "other").await;
+    // Until the two have seen each other.
+    redirected(&two, "/v1/workers/ann/kick", &Value::Null).await;
+    let unknown = [
+        "slots",
+        "free_slots",
+        "lease_left_ms",
+        "last_heartbeat_ago_ms",
+        "first_heartbeat_ago_ms",
+        "bound",
+        "assigned",
+        "draining",
+        "lag_ms",
+        "connected",
+        "exclusive",
+    ];
+    let (_, list) = two.http("GET", "/v1/workers", "").await;
+    let (_, shown) = two.http("GET", "/v1/workers/ann", "").await;
+    assert_eq!(list["workers"][0], shown);
+    for field in unknown {
+        assert_eq!(shown[field], Value::Null, "{field}: {shown}");
+    }
+    let why = shown["why"].as_str().expect("a text");
+    assert!(why.contains(&one.url()), "it says whom to ask: {why}");
+    let (_, shown) = one.http("GET", "/v1/workers/ann", "").await;
+    for field in unknown {
+        assert_ne!(shown[field], Value::Null, "{field}: {shown}");
+    }
+    one.stop().await;
+    two.stop().await;
+}
+
+#[tokio::test]
+async fn queues_that_another_server_may_serve_are_not_called_unserved() {
+    let [one, two] = two().await;
+    join(&one, "ann").await;
+    redirected(&two, "/v1/workers/ann/kick", &Value::Null).await;
+    let job = r#"{"queue": "q", "payload": 1}"#;
+    let (_, enqueued) = two.http("POST", "/v1/jobs", job).await;
+    assert_eq!(enqueued["unserved_queues"], json!([]), "{enqueued}");
+    let path = format!("/v1/jobs/{}", enqueued["jobs"][0]["id"].as_str().expect("an id"));
+    assert_eq!(two.http("GET", &path, "").await.1["workers"], Value::Null);
+    assert_eq!(two.http("GET", "/v1/stats", "").await.1["queues"][0]["workers"], Value::Null);
+    // Once it is alone it knows.
+    one.stop().await;
+    while two.http("GET", &path, "").await.1["workers"] != json!(0) {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let (_, enqueued) = two.http("POST", "/v1/jobs", job).await;
+    assert_eq!(enqueued["unserved_queues"], json!(["q"]), "{enqueued}");
+    two.stop().await;
+}
+
+#[tokio::test]
 async fn a_server_that_stops_hands_its_workers_over_at_once() {
     let [one, two] = two().await;
     let token = join(&one, "ann").await;
@@ -157,4 +215,42 @@ async fn what_one_takes_in_another_gives_out_and_the_first_hears_how_it_ended() 
     assert_eq!((status, &ended["state"]), (200, &json!("completed")), "{ended}");
     one.stop().await;
     two.stop().await;
+}
+
+/// All servers were away for longer than a lease. Whoever holds jobs by single calls could not renew, and has one lease to
+/// do so from the start of the first server.
+#[tokio::test]
+async fn holders_without_heartbeats_have_a_lease_to_find_a_server_that_starts() {
+    const LEASE: Duration = Duration::from_secs(2);
+    let store = MemoryStore::shared(Arc::new(SystemClock));
+    let jobs = [1, 2].map(|byte| {
+        let (queue, kind) = ("q".parse().expect("a name"), "k".parse().expect("a kind"));
+        NewJob::new(JobId::from_bytes([byte; 16]), queue, kind, Default::default())
+    });
+    store.enqueue(EnqueueBatch { request_id: None, jobs: jobs.to_vec() }).await.expect("enqueued");
+    let claim = Claim {
+        holder: "curl".parse().expect("a key"),
+        queues: vec!["q".parse().expect("a name")],
+        limit: 2,
+        bytes_max: usize::MAX,
+        lease: LEASE,
+        exclusive: false,
+    };
+    let claimed = store.claim(claim).await.expect("claimed");
+    assert_eq!(claimed.len(), 2);
+    tokio::time::sleep(LEASE).await;
+
+    let started = tokio::time::Instant::now();
+    let server = Server::start_on(NodeConfig::default(), Arc::new(store.seat())).await;
+    let [kept, lost] = [claimed[0].hold, claimed[1].hold];
+    let renew =
+        json!({"worker": "curl", "holds": [{"job": kept.job.to_string(), "fence": kept.fence.get()}]});
+    let (status, answer) = server.http("POST", "/v1/work/renew", &renew.to_string()).await;
+    assert_eq!(status, 200, "{answer}");
+    while store.get(lost.job).await.expect("an answer").expect("it is there").state == State::Running {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert!(started.elapsed() >= LEASE, "taken back after {:?}", started.elapsed());
+    assert_eq!(store.get(kept.job).await.expect("an answer").expect("it is there").state, State::Running);
+    server.stop().await;
 }

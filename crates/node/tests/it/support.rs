@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use clock::SystemClock;
-use model::{Clock, Instant, WallTime};
-use node::{Node, NodeConfig};
+use model::{Clock, Instant, RegistryId, WallTime};
+use node::{Node, NodeConfig, Past};
 use serde_json::Value;
-use store::JobStore;
+use store::{JobStore, ServerInfo};
 use store_sqlite::{OpenError, SqliteOptions, SqliteStore};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -70,6 +70,18 @@ impl Server {
         Server::run(config, store, Arc::new(SteppedClock::default()), data).await
     }
 
+    /// A server that comes back after its death, on a store that others use too; and the registry of its last life.
+    pub(crate) async fn start_again_on(config: NodeConfig, store: Arc<dyn JobStore>) -> (Server, RegistryId) {
+        let data = Arc::new(tempfile::tempdir().expect("a temporary directory"));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("a bound listener has an address");
+        let info = ServerInfo { name: config.name.clone(), address: format!("http://{address}") };
+        let last = store.found(info).await.expect("a registry");
+        let past = Past { last: Some(last), ..Past::default() };
+        let clock = Arc::new(SteppedClock::default());
+        (Server::run_at(config, store, clock, data, listener, past), last)
+    }
+
     async fn open(config: NodeConfig, data: Arc<tempfile::TempDir>) -> Server {
         let clock = Arc::new(SteppedClock::default());
         let store = loop {
@@ -90,10 +102,21 @@ impl Server {
         data: Arc<tempfile::TempDir>,
     ) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        Server::run_at(config, store, clock, data, listener, Past::default())
+    }
+
+    fn run_at(
+        config: NodeConfig,
+        store: Arc<dyn JobStore>,
+        clock: Arc<SteppedClock>,
+        data: Arc<tempfile::TempDir>,
+        listener: TcpListener,
+        past: Past,
+    ) -> Server {
         let address = listener.local_addr().expect("a bound listener has an address");
         let config = NodeConfig { address: format!("http://{address}"), ..config };
         let config = config.check().expect("the settings are valid");
-        let node = Node { config, ..Node::new(store, clock.clone()) };
+        let node = Node { config, past, ..Node::new(store, clock.clone()) };
         let shutdown = CancellationToken::new();
         let running = tokio::spawn(node::run(node, listener, shutdown.clone()));
         let client = Client::connect(&format!("http://{address}")).expect("a valid address");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clock::SystemClock;
 use model::{HolderEnd, Nonce, RegistryId, WorkerKey};
 use node::NodeConfig;
+use serde_json::json;
 use store::{Enlist, JobStore, MemoryStore, ServerInfo};
 use tokio::sync::Semaphore;
 
@@ -91,5 +92,34 @@ async fn a_take_over_that_a_lost_registry_began_is_begun_again_by_the_next() {
     }
     gated.take_overs.add_permits(Semaphore::MAX_PERMITS);
     assert_eq!(is_judged(&store, "ann").await, HolderEnd::Expired);
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn nobody_speaks_for_a_worker_while_it_is_taken_over() {
+    let store = MemoryStore::shared(Arc::new(SystemClock));
+    let gated = Arc::new(Gated {
+        take_overs: Semaphore::new(1),
+        take_overs_unheard: AtomicU32::new(1),
+        ..Gated::on(store.seat())
+    });
+    let gone = left_behind(&store, "ann").await;
+    let server = Server::start_on(NodeConfig::default(), gated.clone()).await;
+    // It has happened, and the server does not know yet.
+    while store.worker(&key("ann")).await.expect("an answer").expect("known").worker.registry == gone {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let leave = json!({"nonce": 99, "all_stopped": true}).to_string();
+    let leaving = server.http("POST", "/v1/workers/ann/leave", &leave);
+    let meanwhile = async {
+        for _ in 0..20 {
+            let report = json!({"worker": "ann", "reports": []}).to_string();
+            let (status, problem) = server.http("POST", "/v1/work/finish", &report).await;
+            assert_eq!(status, 503, "{problem}");
+        }
+        gated.take_overs.add_permits(Semaphore::MAX_PERMITS >> 1);
+    };
+    tokio::join!(leaving, meanwhile);
+    assert_eq!(is_judged(&store, "ann").await, HolderEnd::Expired, "another process said that it had left");
     server.stop().await;
 }

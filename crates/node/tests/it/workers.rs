@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::Server;
 
 /// A worker that speaks HTTP, as plainly as can be.
-struct Plain {
+pub(crate) struct Plain {
     key: &'static str,
     nonce: u64,
     token: String,
@@ -19,12 +19,12 @@ struct Plain {
 }
 
 impl Plain {
-    fn new(key: &'static str) -> Plain {
+    pub(crate) fn new(key: &'static str) -> Plain {
         Plain { key, nonce: 7, token: String::new(), change: 0, lease_ms: 20_000 }
     }
 
     /// Sends a heartbeat with these extra fields; takes the token if there is one.
-    async fn beat(&mut self, server: &Server, extra: Value) -> (u16, Value) {
+    pub(crate) async fn beat(&mut self, server: &Server, extra: Value) -> (u16, Value) {
         let mut body = json!({
             "nonce": self.nonce, "token": self.token, "lease_ms": self.lease_ms, "change": self.change,
             "profile": {"queues": ["q"], "slots": 4},
@@ -40,7 +40,7 @@ impl Plain {
         (status, answer)
     }
 
-    async fn ok(&mut self, server: &Server, extra: Value) -> Value {
+    pub(crate) async fn ok(&mut self, server: &Server, extra: Value) -> Value {
         let (status, answer) = self.beat(server, extra).await;
         assert_eq!((status, &answer["answer"]), (200, &json!("ok")), "{answer}");
         answer
@@ -54,26 +54,36 @@ impl Plain {
 
     /// Binds a claimed job: the change and the digest of it as the only one held.
     fn bind(&mut self, job: &Value) -> Value {
+        self.bind_all(&[job])
+    }
+
+    /// Binds claimed jobs, which are all that is held.
+    pub(crate) fn bind_all(&mut self, jobs: &[&Value]) -> Value {
         self.change += 1;
-        let hold = model::Hold {
-            job: job["job"].as_str().expect("an id").parse().expect("an id"),
-            fence: model::Fence::new(job["fence"].as_i64().expect("a fence")),
-        };
-        let digest: lease::digest::Digest = [hold].into_iter().collect();
+        let digest: lease::digest::Digest = jobs.iter().map(|job| hold(job)).collect();
+        let bind = |job: &&Value| json!({"job": job["job"], "fence": job["fence"], "change": self.change});
         json!({
-            "binds": [{"job": job["job"], "fence": job["fence"], "change": self.change}],
+            "binds": jobs.iter().map(bind).collect::<Vec<_>>(),
             "change": self.change, "digest_count": digest.count(), "digest_hash": digest.hash(),
         })
     }
 }
 
-async fn enqueue(server: &Server, job: Value) -> String {
+/// Which claim of which job this is.
+pub(crate) fn hold(job: &Value) -> model::Hold {
+    model::Hold {
+        job: job["job"].as_str().expect("an id").parse().expect("an id"),
+        fence: model::Fence::new(job["fence"].as_i64().expect("a fence")),
+    }
+}
+
+pub(crate) async fn enqueue(server: &Server, job: Value) -> String {
     let (status, answer) = server.http("POST", "/v1/jobs", &job.to_string()).await;
     assert_eq!(status, 200, "{answer}");
     answer["jobs"][0]["id"].as_str().expect("an id").to_owned()
 }
 
-async fn claim(server: &Server, worker: &str, wait_ms: i64) -> Value {
+pub(crate) async fn claim(server: &Server, worker: &str, wait_ms: i64) -> Value {
     let body = json!({"worker": worker, "queues": ["q"], "wait_ms": wait_ms});
     let (status, answer) = server.http("POST", "/v1/work/claim", &body.to_string()).await;
     assert_eq!(status, 200, "{answer}");

@@ -133,9 +133,29 @@ fn claim_names_only_queues_that_may_have_work() {
     let mut desk = Desk::default();
     assert_eq!(desk.join(1, "b,a,b,c", 5), ["1 asks 5 from a,b,c"]);
     assert_eq!(desk.ready("b"), NOTHING);
+    assert_eq!(desk.done(1, 5, 0), ["1 asks 5 from a"]);
+    assert_eq!(desk.done(1, 5, 0), ["1 asks 5 from b,c"], "a is dry, b has news, c was not asked alone yet");
     assert_eq!(desk.done(1, 5, 0), ["1 asks 5 from b"]);
+    assert_eq!(desk.done(1, 5, 0), ["1 asks 5 from c"]);
     assert_eq!(desk.done(1, 5, 0), NOTHING);
     assert_eq!(desk.ready("c"), ["1 asks 5 from c"]);
+}
+
+#[test]
+fn short_answer_over_several_queues_says_nothing_about_each() {
+    let mut desk = Desk::default();
+    assert_eq!(desk.join(1, "a,b", 2), ["1 asks 2 from a,b"]);
+    // Another server was taking the best jobs of a at that moment, so that none was left of those that were looked at.
+    assert_eq!(desk.done(1, 2, 0), ["1 asks 2 from a"]);
+    assert_eq!(desk.done(1, 2, 0), ["1 asks 2 from b"], "a is dry, which says nothing of b");
+    assert_eq!(desk.done(1, 2, 2), NOTHING);
+    assert_eq!(desk.credits(1, 1), ["1 asks 1 from b"]);
+    assert_eq!(desk.ready("a"), NOTHING);
+    assert_eq!(desk.done(1, 1, 1), NOTHING);
+    assert_eq!(desk.credits(1, 2), ["1 asks 2 from a,b"], "both may have work again, and go by priority");
+    assert_eq!(desk.done(1, 2, 1), ["1 asks 1 from a"], "some are no proof either");
+    assert_eq!(desk.done(1, 1, 0), ["1 asks 1 from b"]);
+    assert_eq!(desk.done(1, 1, 0), NOTHING);
 }
 
 #[test]
@@ -369,7 +389,8 @@ fn a_session_may_serve_other_queues_from_now_on() {
     assert_eq!(desk.join(1, "a,b", 2), ["1 asks 2 from a,b"]);
     assert_eq!(desk.join(2, "b", 1), ["2 asks 1 from b"]);
     assert_eq!(serves(&mut desk, 1, &["a"]), NOTHING);
-    assert_eq!(desk.done(1, 2, 0), NOTHING, "it found a empty, and got nothing from b for another reason");
+    assert_eq!(desk.done(1, 2, 0), ["1 asks 2 from a"], "it got nothing from b for another reason");
+    assert_eq!(desk.done(1, 2, 0), NOTHING);
     assert_eq!(desk.done(2, 1, 1), NOTHING);
     assert_eq!(desk.credits(2, 1), ["2 asks 1 from b"], "b is not believed to be dry");
     assert_eq!(serves(&mut desk, 1, &["a", "c"]), ["1 asks 2 from c"], "what is new to it may have work");

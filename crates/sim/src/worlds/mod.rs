@@ -1,3 +1,4 @@
 //! The worlds: each a set of real machines, a model of what is outside them, and laws.
 
 pub mod jobs;
+pub mod swim;

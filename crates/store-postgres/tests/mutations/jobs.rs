@@ -7,14 +7,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     // finish
     mutation(
         "finish does not compare the fence",
-        "AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)\n        RETURNING j.*, coalesce",
-        "AND (j.state, j.holder) IS NOT DISTINCT FROM (2::smallint, r.holder)\n        RETURNING j.*, coalesce",
+        "AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)\n        RETURNING (CASE",
+        "AND (j.state, j.holder) IS NOT DISTINCT FROM (2::smallint, r.holder)\n        RETURNING (CASE",
         "stale_fence_cannot_complete",
     ),
     mutation(
         "finish does not compare the holder",
-        "AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)\n        RETURNING j.*, coalesce",
-        "AND (j.state, j.fence) IS NOT DISTINCT FROM (2::smallint, r.fence)\n        RETURNING j.*, coalesce",
+        "AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)\n        RETURNING (CASE",
+        "AND (j.state, j.fence) IS NOT DISTINCT FROM (2::smallint, r.fence)\n        RETURNING (CASE",
         "another_holder_cannot_complete",
     ),
     mutation(
@@ -26,7 +26,7 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     mutation(
         "finish does not remember the report",
         "SELECT id, fence, fence, run_at, enqueued_at, started_at, (SELECT wall FROM clock)",
-        "SELECT id, fence, reported_fence, run_at, enqueued_at, started_at, (SELECT wall FROM clock)",
+        "SELECT id, fence, 0, run_at, enqueued_at, started_at, (SELECT wall FROM clock)",
         "repeated_report_is_already_done",
     ),
     mutation(
@@ -226,7 +226,25 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "greatest(j.fence, clock.lease)",
         "fence_grows_while_the_clock_stands",
     ),
+    mutation(
+        "a claim takes more bytes than it asked for",
+        "WHERE bytes_before < $4",
+        "WHERE bytes_before < $4 OR bytes_before >= 0",
+        "claim_stops_when_its_bytes_are_reached",
+    ),
     // enqueue and promote
+    mutation(
+        "nobody looks whether anything ended in the range of the new ids",
+        "WHERE e.id BETWEEN $2 AND $3",
+        "WHERE e.id BETWEEN $2 AND $3 AND false",
+        "existing_id_is_answered_as_duplicate",
+    ),
+    mutation(
+        "nobody looks which ids of that range have ended",
+        "THEN 1\n                    ELSE 0 END",
+        "THEN 1\n                    ELSE 1 END",
+        "existing_id_is_answered_as_duplicate",
+    ),
     mutation(
         "scheduled jobs are promoted early",
         "WHERE state = 0 AND run_at <= WALL_NOW",

@@ -29,6 +29,24 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "deadlines_are_those_of_the_registry_and_of_none",
     ),
     mutation(
+        "called off are those of every registry",
+        "AND j.cancel_requested AND (h.registry IS NULL OR h.registry = $1)",
+        "AND j.cancel_requested AND $1::integer = $1",
+        "called_off_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "called off hides those who are in no registry",
+        "AND j.cancel_requested AND (h.registry IS NULL OR h.registry = $1)",
+        "AND j.cancel_requested AND h.registry = $1",
+        "called_off_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
+        "all that runs is called off",
+        "AND j.cancel_requested AND (h.registry",
+        "AND (h.registry",
+        "called_off_are_those_of_the_registry_and_of_none",
+    ),
+    mutation(
         "an extension moves the leases of every registry",
         "WHERE j.state = 2 AND (h.registry IS NULL OR h.registry = $1)",
         "WHERE j.state = 2 AND $1::integer = $1",
@@ -167,26 +185,26 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "whoever asks is told that he retired it",
-        "WHERE key = $1 AND registry IS NOT DISTINCT FROM $2 AND retired_at IS NOT NULL",
-        "WHERE key = $1 AND $2::integer = $2 AND retired_at IS NOT NULL",
+        "AND h.retired_at IS NOT NULL AND (h.registry IS NOT DISTINCT FROM $2",
+        "AND h.retired_at IS NOT NULL AND ($2::integer = $2",
         "holder_is_retired_by_its_registry_alone",
     ),
     mutation(
         "every end is forgiven",
-        "AND pings AND ended = $3",
-        "AND pings AND $3::smallint = $3",
+        "AND h.pings AND h.ended = $3",
+        "AND h.pings AND $3::smallint = $3",
         "only_silence_is_forgiven",
     ),
     mutation(
         "a worker with a lease is readmitted",
-        "AND pings AND ended = $3",
-        "AND ended = $3",
+        "AND h.pings AND h.ended = $3",
+        "AND h.ended = $3",
         "worker_with_a_lease_is_not_readmitted",
     ),
     mutation(
         "another registry readmits",
-        "AND registry IS NOT DISTINCT FROM $2 AND pings",
-        "AND $2::integer = $2 AND pings",
+        "AND h.ended = $3\n      AND (h.registry IS NOT DISTINCT FROM $2",
+        "AND h.ended = $3\n      AND ($2::integer = $2",
         "holder_is_readmitted_by_its_registry_alone",
     ),
     mutation(
@@ -290,8 +308,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a take-over leaves the terminal behind",
-        "FROM tenure.holders WHERE registry = $1)",
-        "FROM tenure.holders WHERE registry = $1 AND retired_at IS NULL)",
+        "WHERE h.registry = $1\n        UNION\n        (SELECT key FROM tenure.holders WHERE registry = $1 AND",
+        "WHERE h.registry = $1 AND false\n        UNION\n        (SELECT key FROM tenure.holders WHERE registry = $1 AND false AND",
         "take_over_moves_everybody_at_once",
     ),
     mutation(
@@ -302,8 +320,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "a take-over takes everybody there is",
-        "FROM tenure.holders WHERE registry = $1)",
-        "FROM tenure.holders WHERE $1::integer = $1)",
+        "FROM tenure.holders WHERE registry = $1 AND retired_at IS NULL",
+        "FROM tenure.holders WHERE $1::integer = $1 AND retired_at IS NULL",
         "take_over_moves_everybody_at_once",
     ),
     mutation(

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
-    Clock, Hold, HolderEnd, Job, JobId, NewJob, Outcome, QueuePatch, QueueSettings, RegistryId, Report,
-    RequestId, State, WallTime,
+    Clock, Hold, HolderEnd, Job, JobId, NewJob, Outcome, QueueName, QueuePatch, QueueSettings, RegistryId,
+    Report, RequestId, State, WallTime, WorkerKey,
 };
 
 use super::clock::TestClock;
@@ -334,6 +334,10 @@ impl Bench {
         done(self.store().beat(registry).await)
     }
 
+    pub(super) async fn called_off(&self, registry: RegistryId) -> Vec<(WorkerKey, Hold)> {
+        done(self.store().called_off(registry).await)
+    }
+
     pub(super) async fn resign(&self, registry: RegistryId) {
         done(self.store().resign(registry).await);
     }
@@ -425,6 +429,10 @@ impl Bench {
 
     pub(super) async fn stats(&self) -> Vec<QueueStats> {
         done(self.store().stats().await)
+    }
+
+    pub(super) async fn queue_settings(&self) -> Vec<(QueueName, QueueSettings)> {
+        done(self.store().queue_settings().await)
     }
 
     /// The counts of one queue, which must exist.

@@ -12,6 +12,8 @@ pub(super) async fn queue_exists_from_its_first_job(bench: &Bench) {
     let names: Vec<_> = bench.stats().await.into_iter().map(|stats| stats.queue).collect();
     assert_eq!(names, ["B", "a", "b", "b.c"].map(queue), "by name, byte by byte");
     assert!(bench.stats().await.iter().all(|stats| stats.settings == QueueSettings::default()));
+    let names: Vec<_> = bench.queue_settings().await.into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["B", "a", "b", "b.c"].map(queue), "and so without counting");
 }
 
 pub(super) async fn settings_can_come_before_the_first_job(bench: &Bench) {
@@ -45,6 +47,7 @@ pub(super) async fn patch_changes_only_what_it_names(bench: &Bench) {
     let left = QueueSettings { heartbeat_timeout: None, paused: false, ..set };
     assert_eq!(bench.set_queue(QUEUE, back).await, left);
     assert_eq!(bench.stats().await[0].settings, left);
+    assert_eq!(bench.queue_settings().await, [(queue(QUEUE), left)], "also without counting");
     let rest = QueuePatch {
         exclusive: Some(false),
         max_attempts: Some(None),

@@ -3,10 +3,10 @@
 use model::{Hold, HolderEnd, NewJob, RegistryId, State};
 
 use super::bench::{
-    Bench, FIRST, LEASE, MANY, SECOND, THIRD, completed, enlist, enlist_in, enlist_pinging, id, new_job,
-    secs, server,
+    Bench, FIRST, LEASE, MANY, QUEUE, SECOND, THIRD, completed, enlist, enlist_in, enlist_pinging, id,
+    new_job, queue, secs, server, worker,
 };
-use crate::port::{Enlist, EnlistAnswer, Peer, Renewed};
+use crate::port::{Enlist, EnlistAnswer, Finished, Peer, Renewed};
 
 /// How often a registry has beaten.
 async fn beats(bench: &Bench, registry: RegistryId) -> u64 {
@@ -85,6 +85,32 @@ pub(super) async fn take_over_needs_the_beats_that_were_seen(bench: &Bench) {
     assert_eq!(bench.roster(SECOND).await, [enlist_in(SECOND, "w")], "nothing happened");
     assert!(bench.beat(SECOND).await.is_some(), "and it goes on");
     assert_eq!(take_second(bench).await, [enlist("w")]);
+}
+
+pub(super) async fn called_off_are_those_of_the_registry_and_of_none(bench: &Bench) {
+    bench.enlist(enlist("ours")).await;
+    bench.enlist(enlist_in(SECOND, "theirs")).await;
+    let mut holds = Vec::new();
+    for (number, holder) in (1..).zip(["plain", "ours", "theirs", "ours"]) {
+        holds.push(bench.running(new_job(number), holder).await);
+    }
+    for number in 1..=3 {
+        bench.cancel(id(number)).await;
+    }
+    let (plain, ours, theirs) =
+        ((worker("plain"), holds[0]), (worker("ours"), holds[1]), (worker("theirs"), holds[2]));
+    assert_eq!(bench.called_off(FIRST).await, [plain.clone(), ours.clone()], "by id; the fourth goes on");
+    assert_eq!(bench.called_off(SECOND).await, [plain.clone(), theirs.clone()]);
+    assert_eq!(
+        bench.finish("ours", holds[1], completed()).await,
+        Finished::Done { state: State::Cancelled, queue: queue(QUEUE), due_in: None, ran: secs(0) }
+    );
+    take_second(bench).await;
+    assert_eq!(
+        bench.called_off(FIRST).await,
+        [plain, theirs],
+        "what has ended is not, what was taken over is"
+    );
 }
 
 pub(super) async fn take_over_moves_everybody_at_once(bench: &Bench) {

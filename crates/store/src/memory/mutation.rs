@@ -144,6 +144,10 @@ pub enum Mutation {
     ExpiredShowsOthers,
     /// A registry is told when the leases of others run out.
     DeadlinesShowOthers,
+    /// A registry is told of jobs that others are to stop.
+    CalledOffShowsOthers,
+    /// A registry is told to stop everything.
+    CalledOffShowsAll,
     /// A registry that stood still prolongs the leases of all.
     ExtensionMovesOthers,
     /// A reaper takes from a holder that is in another registry than it was.
@@ -178,7 +182,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Those that a store for one registry can have.
-    pub const ALL: [Mutation; 85] = {
+    pub const ALL: [Mutation; 87] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -251,6 +255,8 @@ impl Mutation {
             EnlistByGoneRegistry,
             ExpiredShowsOthers,
             DeadlinesShowOthers,
+            CalledOffShowsOthers,
+            CalledOffShowsAll,
             ExtensionMovesOthers,
             ReapWithoutRegistryCheck,
             RetireWithoutRegistryCheck,

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use model::{Ending, Hold, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss};
+use model::{Ending, Hold, Job, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss};
 
 use super::clock::Now;
 use super::index::Leases;
@@ -81,6 +81,17 @@ impl Tables {
                 }
             })
             .collect()
+    }
+
+    pub(super) fn called_off(&self, registry: RegistryId) -> Vec<(WorkerKey, Hold)> {
+        let leases = self.leases_judged_by(registry, Mutation::CalledOffShowsOthers);
+        let jobs = leases.flat_map(|leases| &leases.ends).map(|(_, id)| &self.jobs[id].job);
+        let jobs = jobs.filter(|job| self.guard(Mutation::CalledOffShowsAll, job.cancel_requested));
+        let hold = |job: &Job| Hold { job: job.id, fence: job.fence };
+        let mut called_off: Vec<(WorkerKey, Hold)> =
+            jobs.filter_map(|job| Some((job.holder.clone()?, hold(job)))).collect();
+        called_off.sort_unstable_by_key(|(_, hold)| *hold);
+        called_off
     }
 
     /// The leases of those whose holder is in this registry, and of those whose holder is in none; of all others too if

@@ -241,6 +241,10 @@ impl JobStore for MemoryStore {
         Ok(self.lock().0.take_over(from, beats_seen, by))
     }
 
+    async fn called_off(&self, registry: RegistryId) -> Result<Vec<(WorkerKey, Hold)>, StoreError> {
+        Ok(self.lock().0.called_off(registry))
+    }
+
     async fn resign(&self, registry: RegistryId) -> Result<(), StoreError> {
         self.lock().0.resign(registry);
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! Looking changes nothing: neither data nor settings are written.
 
+mod cluster;
 mod machine;
 mod postgres;
 mod server;
@@ -9,9 +10,11 @@ mod store;
 
 use std::path::PathBuf;
 
+use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
-use crate::config::DATA_DEFAULT;
+use crate::cluster::ClusterFlags;
+use crate::config::{self, DATA_DEFAULT};
 use crate::connect::SERVER_DEFAULT;
 use crate::exit::Exit;
 use crate::output::{Cell, Output, Tone};
@@ -21,6 +24,7 @@ Examples:
   tenure doctor
   tenure doctor --data /var/lib/tenure --server http://10.0.0.5:7117
   tenure doctor --database-url postgresql://tenure@db/jobs
+  tenure doctor --node-id 1 --cluster-key-file cluster.key
   tenure doctor --json | jq 'select(.status != \"ok\")'
 
 Exit codes: 0 nothing is wrong (warnings do not count), 1 something is.";
@@ -32,12 +36,14 @@ pub(crate) struct Args {
     /// Directory of the data
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
-    /// PostgreSQL database to check, instead of the directory
-    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    /// PostgreSQL database to check, instead of the directory [env: TENURE_DATABASE_URL, else DATABASE_URL; empty is unset]
+    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
     database_url: Option<String>,
     /// Address of a server that should be running [default: http://127.0.0.1:7117, if one is]
     #[arg(long, env = "TENURE_SERVER", hide_env_values = true, value_name = "URL")]
     server: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 }
 
 /// What one check found.
@@ -76,7 +82,7 @@ impl Finding {
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let address = args.server.as_deref().unwrap_or(SERVER_DEFAULT);
     let health = server::ask(address).await;
-    let mut findings = match &args.database_url {
+    let mut findings = match &config::database_url(args.database_url) {
         Some(url) => postgres::findings(url).await,
         None => vec![
             store::directory(&args.data),
@@ -86,6 +92,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         ],
     };
     findings.extend([machine::wall_clock(), machine::boot_clock(), machine::open_files()]);
+    findings.extend(cluster::findings(args.cluster, &args.data, &health).await);
     findings.extend(server::findings(address, &health, args.server.is_some()));
     print(output, &findings)?;
     let is_well = findings.iter().all(|finding| finding.status != Status::Fail);

@@ -57,7 +57,7 @@ pub(super) fn findings(servers: &str, health: &Health, is_expected: bool) -> Vec
     let reached = match stats {
         Ok(stats) if stats.version == env!("CARGO_PKG_VERSION") => Finding::ok(
             name,
-            format!("{servers} runs tenure {}, {} workers connected", stats.version, stats.workers),
+            format!("{servers} runs tenure {}, {} workers connected to it", stats.version, stats.workers),
         ),
         Ok(stats) => Finding::warn(
             name,

@@ -75,11 +75,18 @@ fn why_waiting(job: &wire::Job, queue: Option<&wire::Queue>, now: WallTime) -> O
         "available" if job.workers == Some(0) => Some(format!(
             "no connected worker serves queue {name}; start one with `tenure worker --queue {name} -- CMD`"
         )),
-        "available" => Some(format!(
-            "all {} workers of queue {name} are busy; {} jobs are available in it",
-            job.workers.unwrap_or(0),
-            queue.map_or(0, |queue| queue.available)
-        )),
+        "available" => {
+            let available = queue.map_or(0, |queue| queue.available);
+            Some(match job.workers {
+                Some(workers) => format!(
+                    "all {workers} workers of queue {name} are busy; {available} jobs are available in it"
+                ),
+                None => format!(
+                    "no worker of queue {name} is connected to this server, only perhaps to others; {available} jobs are \
+                     available in it"
+                ),
+            })
+        }
         "running" if job.cancel_requested => {
             Some("it was cancelled; its holder has been told to stop".to_owned())
         }

@@ -41,7 +41,7 @@ fn headline(stats: &wire::StatsResponse) -> String {
         1 => "1 worker".to_owned(),
         workers => format!("{workers} workers"),
     };
-    format!("tenure {}, store {}, {workers} connected", stats.version, stats.store)
+    format!("tenure {}, store {}, {workers} connected to this server", stats.version, stats.store)
 }
 
 fn total(queues: &[wire::Queue]) -> wire::Queue {

@@ -22,8 +22,8 @@ Examples:
   tenure workers kick build7-4711-9f3a5c2e81d04b76
 
 Its jobs are offered again at once; the losses do not count. If the worker still runs, it is told
-to stop them and comes back under a new key. Until it has stopped, a job may run twice: to be
-gentle, use `tenure workers drain`.
+to stop them and comes back under a new key; one that was asked to drain goes. Until it has
+stopped, a job may run twice: to be gentle, use `tenure workers drain`.
 
 A worker with jobs of exclusive queues is told to stop, and what it holds is offered again when it
 says that all has stopped, or when its lease is over; until then its state is stopping.

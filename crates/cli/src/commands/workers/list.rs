@@ -14,6 +14,9 @@ use crate::output::{Cell, Output};
 /// Workers asked for by one call; servers give no more.
 const PAGE_MAX: u32 = 1_000;
 
+/// Shown for what is not known here.
+const UNKNOWN: &str = "-";
+
 const EXAMPLES: &str = "\
 Examples:
   tenure workers list
@@ -23,7 +26,10 @@ Examples:
 
 States: active; unsynced (known from before the server's restart, not heard of since); stopping
 (kicked, its exclusive jobs have not stopped yet); inactive and left (over; remembered for ten
-minutes); pinging (no worker lease, only pings).";
+minutes); pinging (no worker lease, only pings).
+
+A worker of another server on the same database is shown with what the database knows of it, and with
+a dash for the rest; --queue leaves it out.";
 
 /// List workers that are alive
 #[derive(Debug, clap::Args)]
@@ -76,23 +82,39 @@ fn print(output: &Output, workers: &[wire::Worker], with_header: bool) -> std::i
 }
 
 fn row(worker: &wire::Worker) -> Vec<Cell> {
+    let is_ours = worker.server.is_empty();
+    let unknown = if is_ours { "" } else { UNKNOWN };
     vec![
         (&worker.key).into(),
         Cell::state(&worker.state),
-        Cell::cut(&worker.queues.join(",")),
-        worker.bound.to_string().into(),
-        format!("{}/{}", worker.free_slots, worker.slots).into(),
-        worker.last_heartbeat_ago_ms.map_or_else(String::new, |ago| format!("{} ago", span(ago))).into(),
-        if worker.lease_left_ms > 0 { span(worker.lease_left_ms) } else { String::new() }.into(),
+        if is_ours { Cell::cut(&worker.queues.join(",")) } else { UNKNOWN.into() },
+        worker.bound.map_or_else(|| UNKNOWN.to_owned(), |bound| bound.to_string()).into(),
+        free_slots(worker).into(),
+        worker
+            .last_heartbeat_ago_ms
+            .map_or_else(|| unknown.to_owned(), |ago| format!("{} ago", span(ago)))
+            .into(),
+        match worker.lease_left_ms {
+            Some(0) => String::new(),
+            left => left.map_or_else(|| UNKNOWN.to_owned(), span),
+        }
+        .into(),
         Cell::cut(&remark(worker)),
     ]
+}
+
+fn free_slots(worker: &wire::Worker) -> String {
+    match (worker.free_slots, worker.slots) {
+        (Some(free), Some(slots)) => format!("{free}/{slots}"),
+        _ => UNKNOWN.to_owned(),
+    }
 }
 
 fn remark(worker: &wire::Worker) -> String {
     match worker.state.as_str() {
         _ if !worker.server.is_empty() => format!("at {}", worker.server),
-        "active" if worker.draining => "draining".to_owned(),
-        "active" if !worker.connected => "no stream".to_owned(),
+        "active" if worker.draining == Some(true) => "draining".to_owned(),
+        "active" if worker.connected == Some(false) => "no stream".to_owned(),
         _ => worker.why.clone(),
     }
 }

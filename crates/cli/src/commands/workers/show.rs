@@ -45,11 +45,23 @@ pub(super) fn print(output: &Output, worker: &wire::Worker) -> std::io::Result<(
 
 /// Whether it gets exclusive jobs, and if not, why.
 fn exclusive(worker: &wire::Worker) -> String {
-    match worker.stop_within_ms {
-        Some(within) if worker.exclusive => format!("yes, stops one within {}", span(within)),
-        Some(within) => format!("no, its lease is too short to stop one within {}", span(within)),
-        None => "no, it cannot stop one for certain".to_owned(),
+    match (worker.exclusive, worker.stop_within_ms) {
+        (None, _) => String::new(),
+        (Some(true), within) => format!("yes, stops one within {}", span(within.unwrap_or_default())),
+        (Some(false), Some(within)) => {
+            format!("no, its lease is too short to stop one within {}", span(within))
+        }
+        (Some(false), None) => "no, it cannot stop one for certain".to_owned(),
     }
+}
+
+fn yes_or_no(known: bool) -> String {
+    if known { "yes" } else { "no" }.to_owned()
+}
+
+/// A count that is worth a line.
+fn counted(count: Option<u32>) -> String {
+    count.filter(|count| *count > 0).map(|count| count.to_string()).unwrap_or_default()
 }
 
 fn rows(worker: &wire::Worker) -> Vec<Vec<Cell>> {
@@ -64,36 +76,37 @@ fn rows(worker: &wire::Worker) -> Vec<Vec<Cell>> {
     add("name", worker.name.clone());
     add("state", worker.state.clone());
     add("because", worker.why.clone());
-    add("connected", if worker.connected { "yes" } else { "no" }.to_owned());
+    add("connected", worker.connected.map(yes_or_no).unwrap_or_default());
     add("queues", worker.queues.join(", "));
-    if worker.slots > 0 {
-        add("free slots", format!("{} of {}", worker.free_slots, worker.slots));
+    if let (Some(free), Some(slots @ 1..)) = (worker.free_slots, worker.slots) {
+        add("free slots", format!("{free} of {slots}"));
     }
     add("version", worker.version.clone());
     add("exclusive jobs", exclusive(worker));
     add("lease", if worker.lease_ms > 0 { span(worker.lease_ms) } else { String::new() });
     if !is_over {
-        add("lease left", span(worker.lease_left_ms));
-        add("draining", if worker.draining { "yes" } else { "" }.to_owned());
+        add("lease left", worker.lease_left_ms.map(span).unwrap_or_default());
+        add("draining", if worker.draining == Some(true) { "yes" } else { "" }.to_owned());
     }
     let ago = |millis: i64| format!("{} ago", span(millis));
     if let Some(last) = worker.last_heartbeat_ago_ms {
         add("last beat", ago(last));
     }
-    if worker.first_heartbeat_ago_ms > 0 {
-        add("first beat", ago(worker.first_heartbeat_ago_ms));
+    if let Some(first) = worker.first_heartbeat_ago_ms {
+        add("first beat", ago(first));
     }
-    if worker.lag_ms > 0 {
-        add("loop lag", span(worker.lag_ms));
+    if let Some(lag @ 1..) = worker.lag_ms {
+        add("loop lag", span(lag));
     }
     add("token", worker.token.clone());
-    add("assigned", if worker.assigned > 0 { worker.assigned.to_string() } else { String::new() });
-    add("bound", worker.bound.to_string());
+    add("assigned", counted(worker.assigned));
+    add("bound", worker.bound.map(|bound| bound.to_string()).unwrap_or_default());
     for hold in worker.jobs.iter().take(JOBS_SHOWN_MAX) {
         add("", format!("{} (fence {})", hold.job, hold.fence));
     }
-    if worker.bound as usize > JOBS_SHOWN_MAX {
-        add("", format!("… {} more", worker.bound as usize - JOBS_SHOWN_MAX));
+    let bound = worker.bound.unwrap_or_default() as usize;
+    if bound > JOBS_SHOWN_MAX {
+        add("", format!("… {} more", bound - JOBS_SHOWN_MAX));
     }
     rows
 }

@@ -156,3 +156,32 @@ fn results_that_outlive_the_key_are_delivered_under_the_next_while_draining() {
     let leave = rig.frame(20_010).leave.expect("all is said");
     assert_eq!((leave.key, leave.all_stopped), (key("w2"), true));
 }
+
+#[test]
+fn a_drain_outlives_the_key() {
+    let mut rig = Rig::new();
+    let job = hold(1, 10);
+    rig.assign(0, job);
+    rig.input(1_000, Input::Drain { grace: GRACE });
+    let (number, _) = rig.beat(4_000);
+    let why = InactiveReason::Ended(HolderEnd::Kicked);
+    rig.answer(4_010, number, Answer::Inactive { why });
+    rig.rekey(4_020, "w2");
+    rig.connect(4_020);
+    let frame = rig.register(4_020);
+    assert_eq!((frame.credits, frame.leave), (0, None), "its handler still runs, and nothing comes after it");
+    assert_eq!(rig.assign(4_030, hold(2, 11)), []);
+    assert_eq!(rig.frame(4_030).reports[0].outcome, Outcome::HandedBack);
+}
+
+#[test]
+fn a_drain_that_is_told_with_the_first_answer_comes_before_any_credits() {
+    let mut rig = Rig::unregistered(Ledger::new(terms(4), key("w1"), NONCE));
+    let (number, _) = rig.beat(0);
+    let ack = Ack { drain: true, ..rig.ack() };
+    let outputs = rig.answer(0, number, Answer::Ok(ack));
+    assert_eq!(outputs, [Output::Registered { lease: LEASE }, Output::DrainOrdered]);
+    rig.input(0, Input::Drain { grace: GRACE });
+    let frame = rig.frame(0);
+    assert_eq!((frame.credits, frame.leave.is_some()), (0, true));
+}

@@ -235,6 +235,43 @@ fn later_is_waited_for_with_jitter() {
 }
 
 #[test]
+fn a_server_in_trouble_is_left_after_the_third_time_in_a_row() {
+    let trouble = || Answer::Later { retry_after: Duration::from_secs(1), why: LaterReason::StoreTrouble };
+    let throttled = || Answer::Later { retry_after: Duration::from_secs(1), why: LaterReason::Throttled };
+    let mut rig = Rig::unregistered(Ledger::new(terms(4), key("w1"), NONCE));
+    let mut now = 0;
+    let mut hear = |rig: &mut Rig, answer: Answer| {
+        let planned = rig.ledger.next_deadline().expect("a heartbeat is planned");
+        now = now.max(planned.as_nanos().div_ceil(1_000_000));
+        let (number, _) = rig.beat(now);
+        rig.answer(now, number, answer)
+    };
+    for answer in [trouble(), trouble(), throttled(), trouble(), trouble()] {
+        assert_eq!(hear(&mut rig, answer), []);
+    }
+    assert_eq!(hear(&mut rig, trouble()), [Output::TryAnother]);
+    // There is no other one: it goes on here, and is told again.
+    assert_eq!(hear(&mut rig, trouble()), []);
+    assert_eq!(hear(&mut rig, trouble()), []);
+    assert_eq!(hear(&mut rig, trouble()), [Output::TryAnother]);
+    // What the next one says is counted anew.
+    assert_eq!(hear(&mut rig, trouble()), []);
+    assert_eq!(hear(&mut rig, trouble()), []);
+    rig.input(60_000, Input::Disconnected);
+    rig.connect(60_010);
+    let (number, _) = rig.beat(60_010);
+    assert_eq!(rig.answer(60_020, number, trouble()), []);
+    // So it is after a heartbeat that was taken.
+    let mut rig = Rig::new();
+    for (ms, answer) in
+        [(4_000, trouble()), (8_000, trouble()), (12_000, Answer::Ok(rig.ack())), (16_000, trouble())]
+    {
+        let (number, _) = rig.beat(ms);
+        assert_eq!(rig.answer(ms, number, answer), []);
+    }
+}
+
+#[test]
 fn an_operators_drain_is_passed_on_once() {
     let mut rig = Rig::new();
     for (ms, outputs) in [(4_000, vec![Output::DrainOrdered]), (8_000, vec![])] {

@@ -1,5 +1,7 @@
 //! Founding, beating, and until when that makes the registry ours.
 
+use model::RegistryId;
+
 use super::{Bug, Desk, OURS, cases, millis, theirs};
 use crate::ownership::{Input, Output};
 
@@ -10,7 +12,9 @@ cases![
     beats_come_every_second_and_one_at_a_time,
     slow_beat_is_followed_at_once,
     failed_beat_is_tried_again_soon_and_counts_for_nothing,
-    lost_registry_is_followed_by_another,
+    lost_registry_is_followed_by_another_after_a_pause,
+    registries_lost_in_a_row_are_founded_more_and_more_slowly,
+    others_are_believed_only_if_they_looked_after_we_had_it,
     answers_to_nothing_are_ignored,
     resigned_server_owns_nothing_and_asks_for_nothing,
 ];
@@ -88,27 +92,68 @@ fn failed_beat_is_tried_again_soon_and_counts_for_nothing(bug: Bug) {
     assert_eq!(desk.machine.next_deadline(), Some(desk.now + millis(1_000)));
 }
 
-fn lost_registry_is_followed_by_another(bug: Bug) {
+fn lost_registry_is_followed_by_another_after_a_pause(bug: Bug) {
     let mut desk = Desk::owning(bug);
     desk.beat();
-    assert_eq!(desk.tell(Input::Gone), [Output::Disowned { registry: OURS }, Output::Found]);
-    assert_eq!((desk.machine.registry(), desk.machine.next_deadline()), (None, None));
+    assert_eq!(desk.tell(Input::Gone), [Output::Disowned { registry: OURS }]);
+    assert_eq!((desk.machine.registry(), desk.machine.next_deadline()), (None, Some(desk.now + millis(250))));
     // What was asked for the one before.
     assert_eq!(desk.tell(Input::Beaten { sent: desk.now, seen: vec![theirs(1)] }), []);
     assert_eq!(desk.tell(Input::BeatFailed), []);
     assert_eq!(desk.tell(Input::Gone), []);
-    let next = model::RegistryId(OURS.0 + 1);
+    assert_eq!(desk.tell(Input::SaidGone { seen_at: desk.now }), []);
+    desk.skip(millis(250));
+    assert_eq!(desk.wake(), [Output::Found]);
+    let next = RegistryId(OURS.0 + 1);
     let outputs = desk.tell(Input::Founded { sent: desk.now, registry: Some(next) });
     assert_eq!(outputs[0], Output::Begin { registry: next });
+}
+
+fn registries_lost_in_a_row_are_founded_more_and_more_slowly(bug: Bug) {
+    let mut desk = Desk::owning(bug);
+    desk.beat();
+    for pause in [250, 500, 1_000, 1_000, 1_000] {
+        assert_eq!(desk.tell(Input::Gone), [Output::Disowned { registry: OURS }]);
+        desk.skip(millis(pause - 1));
+        assert_eq!(desk.wake(), [], "before {pause} ms are over");
+        desk.skip(millis(1));
+        assert_eq!(desk.wake(), [Output::Found]);
+        desk.tell(Input::Founded { sent: desk.now, registry: Some(OURS) });
+        assert_eq!(desk.wake(), [Output::Beat { registry: OURS }]);
+    }
+    // One that beats ends the row.
+    desk.answer(&[]);
+    desk.beat();
+    desk.tell(Input::Gone);
+    assert_eq!(desk.machine.next_deadline(), Some(desk.now + millis(250)));
+}
+
+fn others_are_believed_only_if_they_looked_after_we_had_it(bug: Bug) {
+    let mut desk = Desk::new(bug);
+    let sent = desk.now;
+    desk.skip(millis(300));
+    let founded_at = desk.now;
+    desk.tell(Input::Founded { sent, registry: Some(OURS) });
+    desk.skip(millis(2_000));
+    for seen_at in [sent, founded_at] {
+        assert_eq!(desk.wake(), [Output::Beat { registry: OURS }]);
+        assert_eq!(desk.tell(Input::SaidGone { seen_at }), []);
+        assert_eq!(desk.machine.next_deadline(), Some(desk.now + millis(250)), "like a beat that failed");
+        desk.skip(millis(250));
+    }
+    assert_eq!(desk.wake(), [Output::Beat { registry: OURS }]);
+    let seen_at = founded_at + millis(1);
+    assert_eq!(desk.tell(Input::SaidGone { seen_at }), [Output::Disowned { registry: OURS }]);
 }
 
 fn answers_to_nothing_are_ignored(bug: Bug) {
     let mut desk = Desk::owning(bug);
     let strays = [
-        Input::Founded { sent: desk.now, registry: Some(model::RegistryId(99)) },
+        Input::Founded { sent: desk.now, registry: Some(RegistryId(99)) },
         Input::Beaten { sent: desk.now, seen: vec![theirs(1)] },
         Input::BeatFailed,
         Input::Gone,
+        Input::SaidGone { seen_at: desk.now },
         Input::TakeOverDone { from: OURS },
     ];
     let deadline = desk.machine.next_deadline();

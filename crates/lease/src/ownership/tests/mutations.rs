@@ -26,6 +26,14 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (FailedBeatCounts, &["failed_beat_is_tried_again_soon_and_counts_for_nothing"]),
         (TakesOverItself, &["our_own_registry_is_never_taken_over"]),
         (TakesOverTwice, &["one_take_over_at_a_time_for_each", "disowned_server_starts_from_nothing"]),
+        (OldHearsayCounts, &["others_are_believed_only_if_they_looked_after_we_had_it"]),
+        (
+            FoundsWithoutPause,
+            &[
+                "lost_registry_is_followed_by_another_after_a_pause",
+                "registries_lost_in_a_row_are_founded_more_and_more_slowly",
+            ],
+        ),
     ]
 };
 

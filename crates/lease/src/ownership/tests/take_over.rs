@@ -160,6 +160,8 @@ fn disowned_server_starts_from_nothing(bug: Bug) {
     assert_eq!(desk.round(&[theirs(1), other]), [take_over(1)]);
     desk.beat();
     desk.tell(Input::Gone);
+    desk.skip(millis(250));
+    assert_eq!(desk.wake(), [Output::Found]);
     let outputs = desk.tell(Input::Founded { sent: desk.now, registry: Some(OURS) });
     assert_eq!(outputs[0], Output::Begin { registry: OURS });
     // The take-over for the registry before is still under way.

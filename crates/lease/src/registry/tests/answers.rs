@@ -6,7 +6,7 @@ use super::desk::{Desk, KEY_TAKEN, ended, millis, secs, split, stopped, terms, t
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::{Answer, Generation, InactiveReason, LaterReason, Token};
-use crate::registry::{Enlisted, Input, Output, WorkerState};
+use crate::registry::{Enlisted, Input, Output, Retired, WorkerState};
 
 cases![
     heartbeat_before_the_store_was_read_is_answered_later,
@@ -26,6 +26,8 @@ cases![
     new_token_with_every_answer,
     heartbeat_after_the_end_is_inactive,
     drain_is_told_in_every_further_answer,
+    drain_outlives_the_key,
+    drain_of_one_without_a_nonce_concerns_nobody_else,
     known_workers_are_never_throttled,
     answers_of_the_store_that_nobody_waits_for_are_ignored,
 ];
@@ -226,7 +228,7 @@ fn new_token_with_every_answer(bug: Bug) {
 fn heartbeat_after_the_end_is_inactive(bug: Bug) {
     let (mut desk, left) = Desk::joined(bug, "left");
     let ticket = desk.ticket();
-    let (key, nonce) = (left.key.clone(), Some(left.nonce));
+    let (key, nonce) = (left.key.clone(), left.nonce);
     desk.tell(Input::Leave { ticket, key, nonce, leave: stopped(true) });
     let mut kicked = Peer::new("kicked");
     desk.join(&mut kicked);
@@ -255,6 +257,35 @@ fn drain_is_told_in_every_further_answer(bug: Bug) {
     assert!(desk.view(&peer).draining);
     (0..3).for_each(|_| assert!(desk.renew(&mut peer).drain));
     assert_eq!(desk.tell(Input::Drain { key: super::peer::key("nobody") }), []);
+}
+
+fn drain_outlives_the_key(bug: Bug) {
+    let (mut desk, peer) = Desk::joined(bug, "a");
+    desk.tell(Input::Drain { key: peer.key.clone() });
+    // It is kicked before it heard of that.
+    desk.kick(&peer);
+    let mut again = Peer { key: super::peer::key("a2"), token: None, ..peer.clone() };
+    assert!(desk.join(&mut again).drain, "the same process under its next key");
+    assert!(desk.view(&again).draining);
+    let mut other = Peer { nonce: Nonce::new(8), ..Peer::new("b") };
+    assert!(!desk.join(&mut other).drain, "another process");
+    // Nor does it matter that the key lapsed by the worker's own clock.
+    let new = again.successor("a3");
+    let (ticket, _) = desk.beat(new.beat());
+    desk.enlisted(&new.key, Enlisted::Known);
+    let moved = desk.tell(Input::Succeeded { key: new.key.clone(), moved: Some(Vec::new()) });
+    let (answer, _) = split(ticket, &new.key, moved);
+    assert!(matches!(&answer, Answer::Ok(ack) if ack.drain), "{answer:?}");
+}
+
+fn drain_of_one_without_a_nonce_concerns_nobody_else(bug: Bug) {
+    let mut desk = Desk::open(bug);
+    let nameless = |name| Peer { nonce: Nonce::default(), ..Peer::new(name) };
+    let (mut first, mut second) = (nameless("a"), nameless("b"));
+    desk.join(&mut first);
+    desk.tell(Input::Drain { key: first.key.clone() });
+    assert!(desk.renew(&mut first).drain);
+    assert!(!desk.join(&mut second).drain);
 }
 
 fn known_workers_are_never_throttled(bug: Bug) {
@@ -292,8 +323,8 @@ fn answers_of_the_store_that_nobody_waits_for_are_ignored(bug: Bug) {
         {
             assert_eq!(desk.enlisted(&key, answer), []);
         }
-        for done in [true, false] {
-            assert_eq!(desk.tell(Input::Retired { key: key.clone(), done }), []);
+        for answer in [Retired::Done, Retired::Refused, Retired::Trouble] {
+            assert_eq!(desk.tell(Input::Retired { key: key.clone(), answer }), []);
         }
         for moved in [None, Some(vec![]), Some(vec![true])] {
             assert_eq!(desk.tell(Input::Succeeded { key: key.clone(), moved }), []);

@@ -9,8 +9,8 @@ use super::peer::Peer;
 use crate::clock_rule::RateError;
 use crate::message::{Ack, Answer, Generation, Heartbeat, InactiveReason, Leave, Stop, StopOrder, Token};
 use crate::registry::{
-    Enlisted, HoldStanding, Input, Output, Registry, Restored, Row, Terms, Ticket, Verdict, WorkerState,
-    WorkerView,
+    Enlisted, HoldStanding, Input, Output, Registry, Restored, Retired, Row, Terms, Ticket, Verdict,
+    WorkerState, WorkerView,
 };
 
 /// The registry in the tests.
@@ -186,7 +186,8 @@ impl Desk {
     }
 
     pub(super) fn retired(&mut self, peer: &Peer, done: bool) -> Vec<Output> {
-        self.tell(Input::Retired { key: peer.key.clone(), done })
+        let answer = if done { Retired::Done } else { Retired::Trouble };
+        self.tell(Input::Retired { key: peer.key.clone(), answer })
     }
 
     /// The registry is ours for this long from now.
@@ -210,7 +211,7 @@ impl Desk {
 
     pub(super) fn leave(&mut self, peer: &Peer, leave: Leave) -> (Ticket, Vec<Output>) {
         let ticket = self.ticket();
-        let (key, nonce) = (peer.key.clone(), Some(peer.nonce));
+        let (key, nonce) = (peer.key.clone(), peer.nonce);
         (ticket, self.tell(Input::Leave { ticket, key, nonce, leave }))
     }
 

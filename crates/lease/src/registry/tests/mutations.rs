@@ -121,6 +121,7 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         ),
         (TakenOverIsUnknown, &["unknown_holder_may_be_one_that_is_being_taken_over"]),
         (JoiningIsNotRestored, &["worker_that_joins_here_while_it_is_taken_over_is_not_new"]),
+        (LeaveOverlooksTakeOver, &["leave_waits_until_it_is_known_who_is_taken_over"]),
     ]
 };
 

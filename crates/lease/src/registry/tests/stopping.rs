@@ -40,7 +40,7 @@ fn end_of_session(peer: &Peer) -> Output {
 }
 
 fn retire(peer: &Peer, end: HolderEnd, counted: bool, stopped_by: Instant) -> Output {
-    Output::Retire { key: peer.key.clone(), end, counted, stopped_by }
+    Output::Retire { key: peer.key.clone(), stranger: None, end, counted, stopped_by }
 }
 
 /// All has stopped, this long ago.
@@ -86,7 +86,8 @@ fn stopping_worker_ends_by_its_own_word(bug: Bug) {
     let (ticket, outputs) = desk.leave(&Peer { nonce: Nonce::new(8), ..peer.clone() }, stopped(true));
     assert_eq!(outputs, [done(ticket)], "that is somebody else");
     let ticket = desk.ticket();
-    let anonymous = Input::Leave { ticket, key: peer.key.clone(), nonce: None, leave: stopped(true) };
+    let anonymous =
+        Input::Leave { ticket, key: peer.key.clone(), nonce: Nonce::default(), leave: stopped(true) };
     assert_eq!(desk.tell(anonymous), [done(ticket)]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Stopping));
     let (ticket, outputs) = desk.leave(&peer, since(secs(2)));
@@ -243,11 +244,12 @@ fn late_word_is_passed_on_once(bug: Bug) {
         let (silence, outputs) = desk.leave(&peer, stopped(false));
         assert_eq!(outputs, [], "it waits for the retirement, and says nothing of when it stopped");
         let ticket = desk.ticket();
-        let anonymous = Input::Leave { ticket, key: peer.key.clone(), nonce: None, leave: stopped(true) };
-        assert_eq!(desk.tell(anonymous), [], "nor does anybody else");
+        let anonymous =
+            Input::Leave { ticket, key: peer.key.clone(), nonce: Nonce::default(), leave: stopped(true) };
+        assert_eq!(desk.tell(anonymous), [done(ticket)], "nor does anybody else");
         let (word, outputs) = desk.leave(&peer, since(secs(11)));
         assert_eq!(outputs, [late_word(&peer, ended_at, desk.now - secs(11))]);
-        assert_eq!(desk.retired(&peer, true), [done(silence), done(ticket), done(word)]);
+        assert_eq!(desk.retired(&peer, true), [done(silence), done(word)]);
         let (ticket, outputs) = desk.leave(&peer, since(secs(11)));
         assert_eq!(outputs, [done(ticket)], "once");
     }

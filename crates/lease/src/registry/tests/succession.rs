@@ -51,7 +51,10 @@ fn moved(desk: &mut Desk, new: &Peer, moved: Option<&[bool]>) -> Vec<Output> {
 
 fn succeeded(old: &Peer, stopped_by: Instant) -> [Output; 2] {
     let (key, end) = (old.key.clone(), HolderEnd::Succeeded);
-    [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: false, stopped_by }]
+    [
+        Output::Ended { key: key.clone(), end },
+        Output::Retire { key, stranger: None, end, counted: false, stopped_by },
+    ]
 }
 
 fn with_check(outputs: [Output; 2], new: &Peer, holds: &[Hold]) -> Vec<Output> {
@@ -247,7 +250,10 @@ fn former_of_a_forgotten_successor_is_judged_again(bug: Bug) {
         let (key, end) = (old.key.clone(), HolderEnd::Expired);
         assert_eq!(
             outputs,
-            [Output::Ended { key: key.clone(), end }, Output::Retire { key, end, counted: true, stopped_by }]
+            [
+                Output::Ended { key: key.clone(), end },
+                Output::Retire { key, stranger: None, end, counted: true, stopped_by }
+            ]
         );
     }
 }

@@ -1,12 +1,12 @@
 //! Workers of another server that become ours.
 
-use model::RegistryId;
+use model::{Nonce, RegistryId};
 
 use super::desk::{Desk, HELD_EXCLUSIVE, bound, done, known, millis, row, secs, split, stopped};
 use super::peer::{Peer, hold};
 use super::{Bug, cases};
 use crate::message::{Answer, LaterReason};
-use crate::registry::{Enlisted, Input, Output, Row, Verdict, WorkerState};
+use crate::registry::{Enlisted, Input, Output, Retired, Row, Verdict, WorkerState};
 
 cases![
     taken_over_worker_has_its_largest_grant_to_find_us,
@@ -15,7 +15,10 @@ cases![
     unknown_holder_may_be_one_that_is_being_taken_over,
     nobody_new_is_taken_while_others_are_taken_over,
     worker_that_joins_here_while_it_is_taken_over_is_not_new,
+    leave_waits_until_it_is_known_who_is_taken_over,
     strangers_leave_does_not_end_a_worker_that_is_taken_over,
+    word_of_a_stranger_counts_for_the_worker_that_it_turns_out_to_be,
+    stranger_whose_end_is_refused_is_let_be,
     worker_of_another_registry_is_sent_there,
     larger_grant_of_a_worker_elsewhere_is_refused,
     registry_says_whom_it_knows,
@@ -134,13 +137,59 @@ fn worker_that_joins_here_while_it_is_taken_over_is_not_new(bug: Bug) {
 
 fn strangers_leave_does_not_end_a_worker_that_is_taken_over(bug: Bug) {
     let (mut desk, peer) = (Desk::open(bug), Peer::new("a"));
-    let ticket = desk.ticket();
-    let leave = Input::Leave { ticket, key: peer.key.clone(), nonce: None, leave: stopped(true) };
-    assert!(matches!(desk.tell(leave)[..], [Output::Retire { .. }]));
-    assert_eq!(desk.retired(&peer, false), [], "the store says that it is another server's");
+    let (ticket, outputs) = desk.leave(&somebody_else(&peer), stopped(true));
+    assert!(matches!(outputs[..], [Output::Retire { .. }]));
+    assert_eq!(desk.retired(&peer, false), [], "the store cannot say");
     assert_eq!(take_over(&mut desk, &peer), [done(ticket)]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Unsynced));
     assert_eq!(desk.pass(secs(20)), [], "it is not asked for again");
+}
+
+fn word_of_a_stranger_counts_for_the_worker_that_it_turns_out_to_be(bug: Bug) {
+    let (mut desk, peer) = (Desk::open(bug), Peer::new("a"));
+    let (ticket, _) = desk.leave(&peer, stopped(true));
+    assert_eq!(desk.retired(&peer, false), []);
+    let outputs = take_over(&mut desk, &peer);
+    assert!(
+        matches!(outputs[..], [Output::Ended { .. }, Output::Retire { stranger: None, .. }]),
+        "{outputs:?}"
+    );
+    assert_eq!(desk.retired(&peer, true), [done(ticket)]);
+}
+
+fn leave_waits_until_it_is_known_who_is_taken_over(bug: Bug) {
+    let (mut desk, peer) = (Desk::open(bug), Peer::new("a"));
+    desk.tell(Input::TakeOverBegun { from: THEIRS });
+    let (others, outputs) = desk.leave(&somebody_else(&peer), stopped(true));
+    assert_eq!(outputs, []);
+    let (curls, outputs) = desk.leave(&Peer::new("curl"), stopped(true));
+    assert_eq!(outputs, []);
+    assert_eq!(desk.tell(Input::Restored(vec![known(&peer)])), [done(others)], "it is somebody else's word");
+    assert_eq!(desk.state(&peer), Some(WorkerState::Unsynced));
+    let outputs = desk.tell(Input::TakeOverEnded { from: THEIRS });
+    let curl = Peer::new("curl");
+    assert!(matches!(&outputs[..], [Output::Retire { key, .. }] if *key == curl.key), "{outputs:?}");
+    assert_eq!(desk.retired(&curl, true), [done(curls)], "it was none of them");
+}
+
+fn stranger_whose_end_is_refused_is_let_be(bug: Bug) {
+    let (mut desk, peer) = (Desk::open(bug), Peer::new("a"));
+    let (ticket, _) = desk.leave(&peer, stopped(true));
+    let refused = Input::Retired { key: peer.key.clone(), answer: Retired::Refused };
+    assert_eq!(desk.tell(refused), [done(ticket)]);
+    assert!(!desk.registry.knows(&peer.key));
+    assert_eq!(desk.pass(secs(600)), [], "it is not asked for again");
+    // A worker of ours is.
+    let (mut desk, peer) = Desk::joined(bug, "a");
+    desk.leave(&peer, stopped(true));
+    let refused = Input::Retired { key: peer.key.clone(), answer: Retired::Refused };
+    assert_eq!(desk.tell(refused), []);
+    assert!(matches!(desk.pass(secs(1))[..], [Output::Retire { .. }]));
+}
+
+/// Another process that uses its key.
+fn somebody_else(peer: &Peer) -> Peer {
+    Peer { nonce: Nonce::new(99), ..peer.clone() }
 }
 
 fn worker_of_another_registry_is_sent_there(bug: Bug) {

@@ -1,6 +1,6 @@
 //! Every row of the verification table.
 
-use model::{HolderEnd, RegistryId};
+use model::{HolderEnd, Nonce, RegistryId};
 
 use super::desk::{Desk, HELD, OURS, known, lost, row, secs, stopped};
 use super::peer::{Peer, hold, key};
@@ -170,7 +170,8 @@ fn ended_worker_is_taken_back_from_once_that_is_durable(bug: Bug) {
 
     let ticket = desk.ticket();
     let key = key("curl");
-    let outputs = desk.tell(Input::Leave { ticket, key: key.clone(), nonce: None, leave: stopped(true) });
+    let outputs =
+        desk.tell(Input::Leave { ticket, key: key.clone(), nonce: Nonce::default(), leave: stopped(true) });
     assert!(matches!(outputs[..], [Output::Retire { end: HolderEnd::Left, .. }]), "{outputs:?}");
     let row = Row {
         hold: hold(1),

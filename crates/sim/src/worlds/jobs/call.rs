@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use model::{Hold, HolderEnd, JobId, RegistryId, Report, WorkerKey};
+use model::{Hold, HolderEnd, JobId, Nonce, RegistryId, Report, WorkerKey};
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, JobStore, KnownWorker, Peer, Progress, Promoted, Reaped, Redriven, Renewed, Retention,
@@ -24,7 +24,7 @@ pub(super) enum Call {
     Enlist(Enlist),
     Roster(RegistryId),
     Worker(WorkerKey),
-    Retire { key: WorkerKey, end: HolderEnd, by: RegistryId },
+    Retire { key: WorkerKey, stranger: Option<Nonce>, end: HolderEnd, by: RegistryId },
     ReapHolder { key: WorkerKey, counted: bool },
     Succeed { former: WorkerKey, key: WorkerKey, holds: Vec<Hold> },
     Extend(RegistryId, Duration),
@@ -85,7 +85,11 @@ impl Call {
             }
             Call::Roster(registry) => Reply::Roster(store.roster(registry).await?),
             Call::Worker(key) => Reply::Worker(store.worker(&key).await?),
-            Call::Retire { key, end, by } => Reply::Retire(store.retire(&key, end, by).await?),
+            Call::Retire { key, stranger, end, by } => {
+                let known = store.worker(&key).await?.filter(|known| known.ended.is_none());
+                let is_anothers = |nonce| known.is_some_and(|known| known.worker.nonce != nonce);
+                Reply::Retire(!stranger.is_some_and(is_anothers) && store.retire(&key, end, by).await?)
+            }
             Call::ReapHolder { key, counted } => Reply::Reap(store.reap_holder(&key, counted).await?),
             Call::Succeed { former, key, holds } => {
                 Reply::Succeed(store.succeed(&former, &key, holds).await?)

@@ -30,7 +30,8 @@ const ROUNDING: u64 = 5;
 /// failure, or with the news that the own registry is gone; then it is seen, waited for, seen again, and taken.
 const TAKEN_OVER_WITHIN: u64 = {
     let under_way = 2 * SLOW_DELAY;
-    let own_again = 250 * MS + 2 * 2 * CALM_DELAY;
+    // A pause after a failure, the longest one after a loss.
+    let own_again = (250 + 1_000) * MS + 2 * 2 * CALM_DELAY;
     let waiting = 5_000 * MS * (1_000_000 + RATE_ERROR) / (1_000_000 - RATE_ERROR);
     let looking = 2 * (1_000 * MS * 1_000_000 / (1_000_000 - RATE_ERROR) + 2 * CALM_DELAY);
     under_way + own_again + waiting + looking + 2 * CALM_DELAY

@@ -15,7 +15,7 @@ impl World {
         let Fading { key, nonce, hold_until, .. } = self.fading.swap_remove(index);
         let (ticket, crashed) = (self.ticket(), self.rng.percent(50));
         let leave = Leave { all_stopped: true, crashed, stopped_for: self.now.since(hold_until) };
-        self.tell(Input::Leave { ticket, key, nonce: Some(nonce), leave });
+        self.tell(Input::Leave { ticket, key, nonce, leave });
     }
 
     /// The laws that hold at any moment.

@@ -404,7 +404,7 @@ impl World {
 
     fn leave_or_kick(&mut self) {
         let (index, ticket) = (self.any_node(), self.ticket());
-        let (key, nonce) = (self.nodes[index].peer.key.clone(), Some(self.nodes[index].peer.nonce));
+        let (key, nonce) = (self.nodes[index].peer.key.clone(), self.nodes[index].peer.nonce);
         if self.rng.percent(50) {
             return self.tell(Input::Kick { ticket, key });
         }

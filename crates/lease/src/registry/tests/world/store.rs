@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::{Hold, HolderEnd, Nonce, WorkerKey};
 
-use crate::registry::{Enlisted, HoldStanding, Input, Output, Restored};
+use crate::registry::{Enlisted, HoldStanding, Input, Output, Restored, Retired};
 
 /// What the store is asked.
 pub(super) enum Asked {
@@ -72,7 +72,7 @@ impl Store {
             Output::Retire { key, end, .. } => {
                 self.ended.entry(key.clone()).or_insert(*end);
                 self.rows.retain(|_, running| running.holder != *key);
-                Input::Retired { key: key.clone(), done: true }
+                Input::Retired { key: key.clone(), answer: Retired::Done }
             }
             Output::Succeed { former, key, holds } => {
                 let moved = Some(holds.iter().map(|hold| self.move_row(former, key, *hold)).collect());
@@ -91,7 +91,7 @@ impl Store {
     pub(super) fn failure(output: Output) -> Input {
         match output {
             Output::Enlist { key, .. } => Input::Enlisted { key, answer: Enlisted::Trouble },
-            Output::Retire { key, .. } => Input::Retired { key, done: false },
+            Output::Retire { key, .. } => Input::Retired { key, answer: Retired::Trouble },
             Output::Succeed { key, .. } => Input::Succeeded { key, moved: None },
             Output::Check { key, .. } => Input::Checked { key, standings: None },
             other => panic!("{other:?} is no request"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease::ledger::ReportAnswer;
 use lease::message::{Answer, Heartbeat, LaterReason, Leave, Stop, StopOrder};
 use lease::ownership;
-use lease::registry::{self, Enlisted, HoldStanding};
+use lease::registry::{self, Enlisted, HoldStanding, Retired};
 use model::{Fence, Hold, Instant, Nonce, QueueName, RegistryId, State, WorkerKey};
 use schedule::dispatch::{self, SessionId};
 use schedule::upkeep::{self, Duty};
@@ -201,14 +201,14 @@ impl Heart {
                 self.tell_registry(now, registry::Input::Succeeded { key, moved: Some(moved) });
             }
             (Then::Retired { key, .. }, Reply::Retire(false)) => {
-                self.tell_registry(now, registry::Input::Retired { key, done: false });
+                self.tell_registry(now, registry::Input::Retired { key, answer: Retired::Refused });
             }
             (Then::Retired { key, counted }, Reply::Retire(true)) => {
                 moment.call(Call::ReapHolder { key: key.clone(), counted }, Then::ReapedHolder(key));
             }
             (Then::ReapedHolder(key), Reply::Reap(reaped)) => {
                 self.note_reaped(moment, &reaped);
-                self.tell_registry(now, registry::Input::Retired { key, done: true });
+                self.tell_registry(now, registry::Input::Retired { key, answer: Retired::Done });
             }
             (Then::Checked(key), Reply::Renew(renewed)) => {
                 let standings = Some(renewed.into_iter().map(standing).collect());
@@ -289,7 +289,7 @@ impl Heart {
                 self.tell_registry(now, registry::Input::Succeeded { key, moved: None });
             }
             Then::Retired { key, .. } | Then::ReapedHolder(key) => {
-                self.tell_registry(now, registry::Input::Retired { key, done: false });
+                self.tell_registry(now, registry::Input::Retired { key, answer: Retired::Trouble });
             }
             Then::Checked(key) => {
                 self.tell_registry(now, registry::Input::Checked { key, standings: None });

@@ -202,9 +202,9 @@ impl Heart {
             Output::Succeed { former, key, holds } => {
                 moment.call(Call::Succeed { former, key: key.clone(), holds }, Then::Succeeded(key));
             }
-            Output::Retire { key, end, counted, .. } => {
-                let by = roll.id;
-                moment.call(Call::Retire { key: key.clone(), end, by }, Then::Retired { key, counted });
+            Output::Retire { key, stranger, end, counted, .. } => {
+                let call = Call::Retire { key: key.clone(), stranger, end, by: roll.id };
+                moment.call(call, Then::Retired { key, counted });
             }
             Output::Check { key, holds } => {
                 let lease = moment.outside.setup.verify_push;

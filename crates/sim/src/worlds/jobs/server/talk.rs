@@ -171,7 +171,7 @@ impl Heart {
             && let Some(ticket) = self.ticket(Waiting { connection: Some(connection), ..Waiting::default() })
         {
             let words = Leave { all_stopped: leave.all_stopped, ..Leave::default() };
-            let (key, nonce) = (leave.key, Some(leave.nonce));
+            let (key, nonce) = (leave.key, leave.nonce);
             self.tell_registry(now, registry::Input::Leave { ticket, key, nonce, leave: words });
         }
     }
@@ -187,7 +187,6 @@ impl Heart {
     ) {
         let waiting = Waiting { connection: Some(connection), is_call: true, ..Waiting::default() };
         if let Some(ticket) = self.ticket(waiting) {
-            let nonce = Some(nonce);
             self.tell_registry(moment.now, registry::Input::Leave { ticket, key, nonce, leave });
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lease::guardian::Order;
 use lease::ledger::{self, Ended, KeyEnd, Ledger, Transmit};
-use lease::message::{Answer, LaterReason, Profile};
+use lease::message::{Answer, Profile};
 use model::{Hold, Instant, Nonce, WorkerKey};
 
 use super::super::books::shown as shown_hold;
@@ -264,7 +264,6 @@ impl Session {
             }
             _ => None,
         };
-        let is_troubled = matches!(answer, Answer::Later { why: LaterReason::StoreTrouble, .. });
         if let Answer::Later { retry_after, .. } = answer {
             self.link.put_off(moment.now, retry_after);
         }
@@ -279,10 +278,6 @@ impl Session {
             if by_owner {
                 book.held_until = book.held_until.max(when(granted));
             }
-        }
-        // Others may be able to say whose we are.
-        if is_troubled && self.ledger.is_registered() {
-            self.leave_server(moment);
         }
     }
 
@@ -347,6 +342,7 @@ impl Session {
                     let connection = self.link.redirected(owner, moment.now, moment.rng);
                     self.disconnected(moment, connection);
                 }
+                Output::TryAnother => self.leave_server(moment),
                 Output::Registered { lease } => {
                     self.lease = lease;
                     self.largest = self.largest.max(lease);

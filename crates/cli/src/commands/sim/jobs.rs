@@ -1,65 +1,20 @@
-//! `tenure sim`: the machines that ship, in a world of virtual time, under faults and laws.
+//! `tenure sim jobs`: jobs, worker leases and rescue.
 
 use std::num::NonZeroUsize;
 use std::time::{Duration, Instant};
 
+use clap::Args as ClapArgs;
 use clap::builder::PossibleValuesParser;
-use clap::{Args as ClapArgs, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use sim::jobs::{Mutation, Options, Report, percentile, replay, run as run_jobs};
+use sim::jobs::{Mutation, Options, Report, percentile, run as run_jobs};
 
+use super::progress::bar;
 use crate::duration;
 use crate::exit::Exit;
 use crate::output::Output;
 
-const EXAMPLES: &str = "\
-Examples:
-  tenure sim jobs --seeds 1000
-  tenure sim jobs --seeds 100 --first-seed 5000 --json
-  tenure sim jobs --mutation renew_on_mismatch
-  tenure sim replay --seed 42
-
-Two servers over one store, workers, a network: real machines in virtual time. Each seed chooses
-its own faults (crashes, pauses, lost connections, store trouble, clock drift), and the laws are
-checked after every event. One seed always tells the same story.
-
-Exit codes: 0 no law was broken, 1 one was, 2 usage.";
-
-/// Simulate the whole system under faults, and check its laws
 #[derive(Debug, ClapArgs)]
-#[command(after_help = EXAMPLES)]
-pub(crate) struct Args {
-    #[command(subcommand)]
-    command: World,
-}
-
-#[derive(Debug, Subcommand)]
-enum World {
-    /// Jobs, worker leases and rescue: lost 0, stale writes accepted 0, healthy workers reaped 0, run twice 0
-    #[command(
-        after_help = "Examples:\n  tenure sim jobs --seeds 1000\n  tenure sim jobs --seeds 100 --first-seed 5000 --json\n  tenure sim jobs --mutation late_ack_accepted"
-    )]
-    Jobs(JobsArgs),
-    /// One seed again, told event by event
-    #[command(
-        after_help = "Examples:\n  tenure sim replay --seed 42\n  tenure sim replay --seed 7 --minutes 5 --mutation late_ack_accepted | tail -50"
-    )]
-    Replay(ReplayArgs),
-}
-
-#[derive(Debug, ClapArgs)]
-struct WorldArgs {
-    /// Virtual minutes of faults, before the calm in which everything must end
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_440))]
-    minutes: u64,
-    /// Put a deliberate bug into a machine, to see a law notice it
-    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Mutation::ALL.map(Mutation::word)))]
-    mutation: Option<String>,
-}
-
-#[derive(Debug, ClapArgs)]
-struct JobsArgs {
+pub(super) struct Args {
     /// How many worlds
     #[arg(long, value_name = "K", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     seeds: u64,
@@ -74,16 +29,17 @@ struct JobsArgs {
 }
 
 #[derive(Debug, ClapArgs)]
-struct ReplayArgs {
-    /// Which seed
-    #[arg(long, value_name = "S")]
-    seed: u64,
-    #[command(flatten)]
-    world: WorldArgs,
+pub(super) struct WorldArgs {
+    /// Virtual minutes of faults, before the calm in which everything must end
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=1_440))]
+    minutes: u64,
+    /// Put a deliberate bug into a machine, to see a law notice it
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(Mutation::ALL.map(Mutation::word)))]
+    mutation: Option<String>,
 }
 
 impl WorldArgs {
-    fn options(&self) -> Options {
+    pub(super) fn options(&self) -> Options {
         let mutation = self.mutation.as_deref().and_then(Mutation::from_word);
         Options { minutes: self.minutes, mutation, ..Options::default() }
     }
@@ -94,21 +50,14 @@ impl WorldArgs {
     }
 }
 
-pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
-    match &args.command {
-        World::Jobs(args) => jobs(args, output),
-        World::Replay(args) => tell(args, output),
-    }
-}
-
-fn jobs(args: &JobsArgs, output: &Output) -> anyhow::Result<Exit> {
+pub(super) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
     let options = Options {
         seeds: args.seeds,
         first_seed: args.first_seed,
         threads: args.threads,
         ..args.world.options()
     };
-    let bar = bar(args.seeds, output.is_json() || output.is_quiet());
+    let bar = bar(args.seeds, output);
     let began = Instant::now();
     let report = run_jobs(&options, |done, _| bar.set_position(done));
     bar.finish_and_clear();
@@ -127,22 +76,7 @@ fn jobs(args: &JobsArgs, output: &Output) -> anyhow::Result<Exit> {
     Ok(exit(&report))
 }
 
-fn tell(args: &ReplayArgs, output: &Output) -> anyhow::Result<Exit> {
-    let mut told = Ok(());
-    let report = replay(args.seed, &args.world.options(), &mut |line| {
-        if told.is_ok() {
-            told = if output.is_json() { output.json(&line) } else { output.line(line) };
-        }
-    });
-    told?;
-    for failure in &report.failures {
-        output.note(format_args!("a law is broken: {}", failure.violation));
-    }
-    output.note(format_args!("seed {}, trace {:016x}", args.seed, report.trace_hash));
-    Ok(exit(&report))
-}
-
-fn exit(report: &Report) -> Exit {
+pub(super) fn exit(report: &Report) -> Exit {
     if report.failures.is_empty() { Exit::Done } else { Exit::Failed }
 }
 
@@ -199,7 +133,7 @@ struct Failure {
 }
 
 impl Figures {
-    fn of(report: &Report, args: &JobsArgs, took: Duration) -> Figures {
+    fn of(report: &Report, args: &Args, took: Duration) -> Figures {
         let stats = &report.stats;
         let broken = |law: &str| report.failures.iter().filter(|it| it.violation.law == law).count() as u64;
         let millis = |spans: &[u64], percent| percentile(spans, percent).map(|span| span.as_millis() as u64);
@@ -321,13 +255,4 @@ impl Figures {
         ]
         .join("\n")
     }
-}
-
-fn bar(seeds: u64, quiet: bool) -> ProgressBar {
-    if quiet {
-        return ProgressBar::hidden();
-    }
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {eta} left")
-        .expect("the template is valid");
-    ProgressBar::new(seeds).with_style(style)
 }

@@ -1,0 +1,30 @@
+//! What is measured: each experiment is one file, takes any protocol, and finds a table and curves.
+
+mod blocked;
+mod bootstrap;
+mod calibration;
+mod cuts;
+mod detection;
+mod findings;
+mod idle;
+mod loss;
+mod mass;
+mod partition;
+mod pauses;
+mod subject;
+mod verdicts;
+mod views;
+
+pub use blocked::blocked;
+pub use bootstrap::bootstrap;
+pub use calibration::calibration;
+pub use cuts::cuts;
+pub use detection::detection;
+pub use findings::{Axes, Cell, Curve, Findings, Samples};
+pub use idle::idle;
+pub use loss::loss;
+pub use mass::{Crashes, mass};
+pub use partition::partition;
+pub use pauses::{Point, pauses};
+pub use subject::{Amount, PROFILES, Progress, Subject};
+pub use verdicts::{Death, Verdicts};

@@ -1,0 +1,326 @@
+//! Runs worlds of a few dozen nodes under random faults and asks the laws; then calm, in which views must agree.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
+use std::panic::{self, AssertUnwindSafe};
+use std::time::Duration;
+
+use swim::{Config, NodeId, Suspicion};
+
+use super::books::Books;
+use super::change::{Change, Memory};
+use super::laws::digest_hides_difference::{self, View};
+use super::laws::{accused_and_silent, leaders_differ, talks_without_news, views_differ};
+use super::machine::{Settings, SwimNode};
+use super::mutation::Mutation;
+use super::network::Delay;
+use super::plan;
+use super::protocol::Node;
+use super::watch::{LawWatch, Stats};
+use super::world::{Setup, World};
+use crate::law::{Failure, Verdict, Violation};
+use crate::rng::Rng;
+use crate::run;
+use crate::time::Time;
+use crate::trace::{Hash, Tail, Trace};
+
+/// How many periods the last news may take to die away, and how long it is then quiet.
+const SETTLE_PERIODS: u32 = 30;
+const QUIET_PERIODS: u32 = 10;
+
+/// How often all digests are compared.
+const DIGESTS_EVERY_PERIODS: u32 = 2;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How many seeds.
+    pub seeds: u64,
+    /// The first of them.
+    pub first_seed: u64,
+    /// How long things go wrong, in periods.
+    pub periods: u32,
+    /// A deliberate bug.
+    pub mutation: Option<Mutation>,
+    /// The only law to ask; all when `None`. Shows what a law notices that others notice first.
+    pub only_law: Option<&'static str>,
+    /// How many of the last events a failure shows.
+    pub last_events: usize,
+    /// Over how many threads; as many as there are cores when `None`.
+    pub threads: Option<NonZeroUsize>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            seeds: 200,
+            first_seed: 1,
+            periods: 60,
+            mutation: None,
+            only_law: None,
+            last_events: 60,
+            threads: None,
+        }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// How many seeds were run.
+    pub seeds: u64,
+    /// All their numbers together.
+    pub stats: Stats,
+    /// The hash of the hashes of all runs, in the order of the seeds.
+    pub trace_hash: u64,
+    /// The runs that broke a law.
+    pub failures: Vec<Failure>,
+}
+
+struct Outcome {
+    stats: Stats,
+    hash: u64,
+    at: Time,
+    violation: Option<Violation>,
+}
+
+/// Runs the seeds. `progress` hears after each how many are done.
+pub fn run(options: &Options, mut progress: impl FnMut(u64)) -> Report {
+    let mut report = Report::default();
+    let mut hash = Hash::default();
+    run::seeds(
+        options.first_seed,
+        options.seeds,
+        options.threads,
+        |seed| run_seed(seed, options),
+        |_, (outcome, failure)| {
+            report.seeds += 1;
+            report.stats.add(&outcome.stats);
+            hash.add(outcome.hash);
+            report.failures.extend(failure);
+            progress(report.seeds);
+        },
+    );
+    report.trace_hash = hash.get();
+    report
+}
+
+/// Runs one seed again and tells everything that happens, line by line.
+pub fn replay(seed: u64, options: &Options, line: &mut dyn FnMut(String)) -> Report {
+    let outcome = survive(|| Run::new(seed, options, Trace::told(line)).run());
+    let failure = outcome.violation.map(|violation| Failure {
+        seed,
+        violation,
+        at: outcome.at,
+        last_events: Vec::new(),
+    });
+    let mut hash = Hash::default();
+    hash.add(outcome.hash);
+    Report { seeds: 1, stats: outcome.stats, trace_hash: hash.get(), failures: failure.into_iter().collect() }
+}
+
+/// One run; one that fails is told again for its last events.
+fn run_seed(seed: u64, options: &Options) -> (Outcome, Option<Failure>) {
+    let outcome = survive(|| Run::new(seed, options, Trace::silent()).run());
+    let Some(violation) = outcome.violation.clone() else { return (outcome, None) };
+    let mut tail = Tail::new(options.last_events);
+    let mut keep = |line| tail.push(line);
+    let again = survive(|| Run::new(seed, options, Trace::told(&mut keep)).run());
+    assert_eq!(again.hash, outcome.hash, "a seed tells the same story whenever it is told");
+    let failure = Failure { seed, violation, at: outcome.at, last_events: tail.into_lines() };
+    (outcome, Some(failure))
+}
+
+/// A machine that panics has found a promise of its own broken; its seed must not be lost with it.
+fn survive(run: impl FnOnce() -> Outcome) -> Outcome {
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panicked| {
+        let text = panicked.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("without words");
+        let violation = Violation { law: "panicked", what: text.to_owned() };
+        Outcome { stats: Stats::default(), hash: 0, at: Time::ZERO, violation: Some(violation) }
+    })
+}
+
+/// One world with its laws.
+struct Run<'a> {
+    world: World<'a, SwimNode, LawWatch>,
+    config: Config,
+    calm_at: Time,
+}
+
+impl<'a> Run<'a> {
+    fn new(seed: u64, options: &Options, trace: Trace<'a>) -> Self {
+        let mut rng = Rng::stream(seed, 0, "setup");
+        let nodes = rng.between(3, 40) as u32;
+        let config = draw_config(&mut rng);
+        let setup = Setup {
+            seed,
+            nodes,
+            delay: Delay {
+                min: Duration::from_micros(200),
+                max: rng.span(Duration::from_millis(1), config.period / 20),
+            },
+            drift_max_ppm: *rng.pick(&[0, 200]),
+            contacts: (0..nodes.min(rng.between(1, 3) as u32)).collect(),
+            is_formed: rng.chance(0.5),
+            timers_first: rng.chance(0.3),
+        };
+        let meta_bytes = *rng.pick(&[0, 0, 30, 200]);
+        let settings = Settings::new(config.clone(), nodes, meta_bytes)
+            .broken(options.mutation.map(Mutation::of_machine));
+        let watch = LawWatch::new(Books::new(config.clone(), nodes, setup.is_formed), options.only_law);
+        let is_formed = setup.is_formed;
+        let mut world = World::new(setup, settings, watch, trace);
+        world.tell(|| format!("{nodes} nodes, formed {is_formed}, {config:?}"));
+        if !is_formed {
+            for node in 0..nodes {
+                let at = Time::ZERO + rng.span(Duration::ZERO, config.period * 3);
+                world.schedule(at, Change::Start(node, Memory::Lost));
+            }
+        }
+        let begin = Time::ZERO + config.period * 5;
+        let calm_at = begin + config.period * options.periods;
+        for (at, change) in plan::draw(seed, nodes, config.period, begin, calm_at) {
+            world.schedule(at, change);
+        }
+        Run { world, config, calm_at }
+    }
+
+    fn run(mut self) -> Outcome {
+        while self.world.now() < self.calm_at && !self.is_over() {
+            let next = self.world.now() + self.config.period * DIGESTS_EVERY_PERIODS;
+            self.world.run_until(next.min(self.calm_at));
+            self.compare_digests();
+        }
+        // Changes of that very moment come first.
+        self.world.run_for(Duration::from_nanos(1));
+        self.converge();
+        self.stay_quiet();
+        if let Some(violation) = self.world.watch.violation().cloned() {
+            self.world.tell(|| format!("BROKEN {violation}"));
+        }
+        let mut stats = std::mem::take(&mut self.world.watch.stats);
+        stats.events = self.world.events();
+        let (hash, at) = (self.world.hash(), self.world.now());
+        Outcome { stats, hash, at, violation: self.world.watch.violation().cloned() }
+    }
+
+    fn is_over(&self) -> bool {
+        self.world.watch.violation().is_some()
+    }
+
+    /// Looks every few periods whether all views agree; at the latest after the bound they must.
+    fn converge(&mut self) {
+        let bound = self.calm_at + calm_bound(&self.config, self.world.len());
+        while !self.is_over() {
+            let verdict = self.agree();
+            if verdict.is_ok() {
+                let took = self.world.now().since(self.calm_at).as_nanos() as u64;
+                self.world.watch.stats.converged_after.push(took);
+                return;
+            }
+            if self.world.now() >= bound {
+                self.world.watch.ask(verdict);
+                return;
+            }
+            self.world.run_for(self.config.period * 2);
+            self.compare_digests();
+        }
+    }
+
+    /// All views of live nodes whose digests are equal must be.
+    fn compare_digests(&mut self) {
+        let mut views: BTreeMap<u64, (Node, View)> = BTreeMap::new();
+        let mut verdict = Ok(());
+        for by in self.world.watch.books.live() {
+            let Some(machine) = self.world.node(by).map(SwimNode::machine) else { continue };
+            let present = machine.members().filter(|member| member.state.is_present());
+            let view: View = present.map(|member| (member.identity, member.incarnation)).collect();
+            let digest = machine.digest();
+            let (other, known) = views.entry(digest).or_insert_with(|| (by, view.clone()));
+            verdict =
+                verdict.and(digest_hides_difference::check((by, digest, &view), (*other, digest, known)));
+        }
+        self.world.watch.ask(verdict);
+    }
+
+    /// Asks the laws about what must be so in the end; the first that is not.
+    fn agree(&self) -> Verdict {
+        let books = &self.world.watch.books;
+        let live: Vec<Node> = books.live().collect();
+        for by in live.iter().copied() {
+            let Some(machine) = self.world.node(by).map(SwimNode::machine) else { continue };
+            for about in 0..self.world.len() {
+                if by != about
+                    && books.is_live(about)
+                    && let (Some(seen), Some(other)) = (books.seen(by, about), self.world.node(about))
+                    && seen.identity == other.machine().me()
+                {
+                    accused_and_silent::check_calm(by, about, seen, other.machine().incarnation())?;
+                }
+                let has = machine.member(NodeId(about)).map(|member| (member.identity, member.state));
+                let live_epoch = books.is_live(about).then(|| books.truths[about as usize].epoch);
+                views_differ::check((by, about), has, live_epoch)?;
+            }
+            leaders_differ::check(by, machine.leader_preference().0, live[0])?;
+        }
+        Ok(())
+    }
+
+    fn stay_quiet(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        self.world.run_for(self.config.period * SETTLE_PERIODS);
+        let before = self.world.watch.gossip;
+        self.world.run_for(self.config.period * QUIET_PERIODS);
+        let gossip = self.world.watch.gossip - before;
+        self.world.watch.ask(talks_without_news::check(gossip, u64::from(self.world.len())));
+        // Agreement lasts.
+        let verdict = self.agree();
+        self.world.watch.ask(verdict);
+    }
+}
+
+/// A configuration with short waits, so that a short run meets the end of each.
+fn draw_config(rng: &mut Rng) -> Config {
+    let mut config = if rng.chance(0.5) { Config::lan() } else { Config::fast() };
+    match rng.below(6) {
+        0 => config.opinions = None,
+        1 => {
+            config.opinions = None;
+            config.health_max = 0;
+            config.buddy = false;
+            config.suspicion = Suspicion { alpha: 5.0, beta: 1.0, confirmations: 0 };
+        }
+        _ => {}
+    }
+    config.stream_ping = rng.chance(0.8);
+    config.sync.every = config.period * 20;
+    config.hold_down = config.period * 10;
+    config.hold_down_max = config.period * 40;
+    config.review_every = config.period;
+    config
+}
+
+/// How long after all faults ended all views must agree. Each part is the worst case of one thing that may still be under way,
+/// one after the other:
+fn calm_bound(config: &Config, nodes: u32) -> Duration {
+    let periods = |count: u32| config.period * count;
+    // Doubt in ourselves wears off by one with each probe, each of which it stretches.
+    let doubt = periods((1..=config.health_max + 1).sum());
+    // One pass of probes over all members, a node that has just been passed included.
+    let probes = periods(2 * nodes);
+    // A suspicion that nobody confirms lasts longest.
+    let size = f64::from(nodes).log10().max(1.0);
+    let suspicion = config.period.mul_f64(config.suspicion.alpha * config.suspicion.beta.max(1.0) * size);
+    // Three waves of three measurements each.
+    let opinions = config.opinions.map_or(Duration::ZERO, |opinions| {
+        (opinions.ping_every * opinions.pings + config.probe_timeout + config.period) * 9
+    });
+    // All the dead and all seeds in turn, and then everybody is believed again.
+    let reach_out = config.reach_out_every * 2 * nodes;
+    // A comparison with somebody, twice, each with a stream that takes its time.
+    let sync = (config.sync.every + config.stream_timeout) * 2;
+    doubt + probes + suspicion + opinions + reach_out + config.hold_down_max + sync
+}

@@ -1,0 +1,12 @@
+//! Where nothing happens nothing is spread: some time after all views agree, nobody sends datagrams just to spread news.
+
+use super::holds;
+use crate::law::Verdict;
+
+pub(super) const LAW: &str = "talks_without_news";
+
+/// So many datagrams were sent for nothing but news, by so many nodes, long after there was any.
+pub(in super::super) fn check(gossip: u64, nodes: u64) -> Verdict {
+    // One for each node would be a rumour that comes late.
+    holds(LAW, gossip <= nodes, || format!("{gossip} datagrams with nothing but news, and there was none"))
+}
