@@ -35,6 +35,19 @@ pub struct Failure {
     pub last_events: Vec<String>,
 }
 
+/// What came of many seeds of one world.
+#[derive(Clone, Debug, Default)]
+pub struct Report<S> {
+    /// How many seeds were run.
+    pub seeds: u64,
+    /// All their numbers together.
+    pub stats: S,
+    /// The hash of the hashes of all runs, in the order of the seeds.
+    pub trace_hash: u64,
+    /// The runs that broke a law.
+    pub failures: Vec<Failure>,
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "seed {} broke {} at {} s", self.seed, self.violation, self.at)?;

@@ -93,17 +93,7 @@ impl Default for Options {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How many seeds were run.
-    pub seeds: u64,
-    /// All their numbers together.
-    pub stats: Stats,
-    /// The hash of the hashes of all runs, in the order of the seeds.
-    pub trace_hash: u64,
-    /// The runs that broke a law.
-    pub failures: Vec<Failure>,
-}
+pub type Report = crate::law::Report<Stats>;
 
 /// Runs the seeds. `progress` hears after each how many are done and how many of them failed.
 pub fn run(options: &Options, mut progress: impl FnMut(u64, u64)) -> Report {

@@ -65,17 +65,7 @@ impl Default for Options {
 }
 
 /// What came of it.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// How many seeds were run.
-    pub seeds: u64,
-    /// All their numbers together.
-    pub stats: Stats,
-    /// The hash of the hashes of all runs, in the order of the seeds.
-    pub trace_hash: u64,
-    /// The runs that broke a law.
-    pub failures: Vec<Failure>,
-}
+pub type Report = crate::law::Report<Stats>;
 
 struct Outcome {
     stats: Stats,
