@@ -3,13 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+pub use model::Generation;
 use model::{Hold, HolderEnd, Nonce, QueueName, WorkerKey};
 
 use crate::digest::Digest;
-
-/// Which life of a server: its registry's tokens are worth nothing in the next one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Generation(pub u64);
 
 /// Proves that a worker has seen the last answer. Opaque to workers; a registry makes a new one for every answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

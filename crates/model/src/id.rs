@@ -9,7 +9,8 @@ use uuid::Uuid;
 use crate::error::Invalid;
 use crate::time::WallTime;
 
-/// A job's identity: a UUID, version 7 unless the client supplied another.
+/// A job's identity: a UUID, version 7 unless the client supplied another. Version 8 is kept for jobs of volatile queues, whose
+/// ids are made by [`ClientId::job`](crate::ClientId::job).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct JobId(Uuid);
 
@@ -166,6 +167,11 @@ name_type!(
 name_type!(
     /// A worker's instance key: new at every start of the process, never a host or pod name.
     WorkerKey, "worker key", 128, |c| c.is_ascii_graphic()
+);
+name_type!(
+    /// The stable place that a worker may sit in, a host or a shard: one instance at a time. Up to 128 bytes of
+    /// `[A-Za-z0-9._-]`.
+    Seat, "seat", 128, is_name_char
 );
 name_type!(
     /// Exclusive among the live jobs of a queue.

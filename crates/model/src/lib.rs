@@ -4,6 +4,7 @@
 //! on the wire, `schedule` decides with them.
 
 mod backoff;
+mod client;
 mod error;
 mod id;
 mod job;
@@ -16,11 +17,12 @@ mod worker;
 
 pub use backoff::Backoff;
 pub use error::{ErrorKind, Invalid};
-pub use id::{Fence, Hold, JobId, Kind, QueueName, RequestId, UniqueKey, WorkerKey};
+pub use client::ClientId;
+pub use id::{Fence, Hold, JobId, Kind, QueueName, RequestId, Seat, UniqueKey, WorkerKey};
 pub use job::{Ending, Job, LOST_REASON, NewJob, State, UniqueScope, When, after_failure, after_loss};
 pub use limits::Limits;
 pub use outcome::{Outcome, Report, Retry};
 pub use queue::{QueuePatch, QueueSettings};
 pub use retry::{Growth, RetryPolicy};
 pub use time::{Clock, Instant, LeaseTime, WallTime};
-pub use worker::{HolderEnd, Nonce, RegistryId};
+pub use worker::{Generation, HolderEnd, Nonce, RegistryId};

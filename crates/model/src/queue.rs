@@ -14,6 +14,9 @@ pub struct QueueSettings {
     /// Two copies of one of its jobs never run at the same time: only workers that can stop a job for certain get them, and
     /// nobody else gets one before it has stopped.
     pub exclusive: bool,
+    /// Nothing about its jobs is written to a store: clients keep what they submitted and submit it again when the server's
+    /// generation changes. Exclusive, whatever `exclusive` says.
+    pub volatile: bool,
     /// Handlers of its jobs must say that they get on at least this often; being held by a live worker is not enough.
     pub heartbeat_timeout: Option<Duration>,
     /// Counted starts before a failing job is buried.
@@ -29,6 +32,8 @@ pub struct QueuePatch {
     pub paused: Option<bool>,
     /// Exclusive or ordinary, for claims from now on. Those that were made before stay as they were.
     pub exclusive: Option<bool>,
+    /// Volatile or durable; only while the queue has no live jobs.
+    pub volatile: Option<bool>,
     /// New heartbeat timeout.
     pub heartbeat_timeout: Option<Option<Duration>>,
     /// New attempt limit.
@@ -62,6 +67,7 @@ impl QueuePatch {
         QueueSettings {
             paused: self.paused.unwrap_or(settings.paused),
             exclusive: self.exclusive.unwrap_or(settings.exclusive),
+            volatile: self.volatile.unwrap_or(settings.volatile),
             heartbeat_timeout: self.heartbeat_timeout.unwrap_or(settings.heartbeat_timeout),
             max_attempts: self.max_attempts.unwrap_or(settings.max_attempts),
             retry: self.retry.unwrap_or(settings.retry),

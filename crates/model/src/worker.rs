@@ -1,5 +1,7 @@
 //! Workers as the store and the registry both know them.
 
+use crate::time::WallTime;
+
 /// A registry of workers: the one place that judges whether they are alive. A server on its own is one registry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegistryId(pub u32);
@@ -74,5 +76,17 @@ impl HolderEnd {
     /// True when it went by its own will, so that what it leaves behind does not count as lost.
     pub const fn is_left(self) -> bool {
         matches!(self, HolderEnd::Left)
+    }
+}
+
+/// Which life of a server: what it gave out as proof of acquaintance is worth nothing in the next one. Compared for equality
+/// only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Generation(pub u64);
+
+impl Generation {
+    /// The generation of a server that starts at this date; `random` keeps two of the same millisecond apart.
+    pub const fn begin(at: WallTime, random: u64) -> Self {
+        Generation((at.as_millis().unsigned_abs() << 20) | (random & 0xf_ffff))
     }
 }

@@ -15,7 +15,6 @@ use crate::message::{Status, Update};
 use crate::mutation::Mutation;
 use crate::queue::Rank;
 use crate::table::Entry;
-use crate::timers::Timer;
 
 /// No address.
 pub(super) const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
@@ -181,23 +180,6 @@ impl Node {
         true
     }
 
-    /// Somebody vouches for a node in the incarnation that we know.
-    fn learn_voucher(&mut self, update: &Update, source: Source) -> bool {
-        let (node, incarnation) = (update.node, update.incarnation);
-        let Some(state) = self.table.get(node.id).map(|entry| entry.state) else { return false };
-        let held = state == State::Dead && self.flaps.is_held(node.id);
-        // Whoever believes it anyway remembers it for a judgement that comes late, but need not be told by comparing.
-        let counts = held || state.is_present() && source != Source::Sync;
-        if !counts || !self.flaps.vouched(self.now, node.id, incarnation) {
-            return false;
-        }
-        self.pass_on(update.clone(), source, Rank::Verdict);
-        if held {
-            self.believe(node, incarnation, State::Dead);
-        }
-        true
-    }
-
     /// The node contradicted, and is believed.
     pub(super) fn believe(&mut self, node: Identity, incarnation: Incarnation, was: State) {
         let now = self.now;
@@ -221,15 +203,6 @@ impl Node {
         self.round_contradicted(node, incarnation);
         if was == State::Dead && self.flaps.was_condemned(now, node.id, &self.config) {
             self.examine(node);
-        }
-    }
-
-    pub(super) fn hold_down_over(&mut self, node: Identity, incarnation: Incarnation) {
-        let Some(entry) = self.table.get(node.id) else { return };
-        let waits = self.flaps.held_until(node.id).is_some_and(|until| until <= self.now);
-        if waits && entry.identity() == node && entry.incarnation == incarnation && entry.state == State::Dead
-        {
-            self.believe(node, incarnation, State::Dead);
         }
     }
 
@@ -293,44 +266,6 @@ impl Node {
         }
         self.pass_on(update, source, Rank::Verdict);
         true
-    }
-
-    /// A node was judged as unreliable, and its contradiction came here first. The order must not matter: it is dead, and
-    /// believed after a while.
-    fn learn_old_judgement(&mut self, update: Update, source: Source) -> bool {
-        let (id, now) = (update.node.id, self.now);
-        let settled = self.flaps.voucher(id).is_some_and(|vouched| vouched > update.incarnation);
-        if settled || self.is_broken(Mutation::HoldDownSkipped) || !self.flaps.judged(id, update.incarnation)
-        {
-            return false;
-        }
-        let Some(entry) = self.table.get(id) else { return false };
-        let (state, incarnation) = (entry.state, entry.incarnation);
-        self.forget_particulars(id);
-        self.table.change(id, |entry| {
-            entry.state = State::Dead;
-            entry.unreliable = true;
-            if state != State::Dead {
-                entry.since = now;
-            }
-        });
-        if state != State::Dead {
-            self.event(Event::Dead(update.node, incarnation, reason_of(source, update.by)));
-        }
-        self.flaps.died(now, id, true, &self.config);
-        self.hold_down(update.node, incarnation);
-        self.pass_on(update, source, Rank::Verdict);
-        true
-    }
-
-    /// A contradiction of a death is known. True if it is not believed yet.
-    fn hold_down(&mut self, node: Identity, incarnation: Incarnation) -> bool {
-        let unreliable = self.table.get(node.id).is_some_and(|entry| entry.unreliable);
-        let until = self.flaps.hold(self.now, node.id, incarnation, unreliable, &self.config);
-        if let Some(until) = until {
-            self.timers.set(until, Timer::HoldDown { node, incarnation });
-        }
-        until.is_some()
     }
 
     pub(super) fn learn_left(&mut self, update: Update, source: Source) -> bool {
@@ -405,7 +340,7 @@ impl Node {
     }
 
     /// What we had under way about a node is over.
-    fn forget_particulars(&mut self, id: NodeId) {
+    pub(super) fn forget_particulars(&mut self, id: NodeId) {
         if !self.is_broken(Mutation::SuspicionTimerIgnoresRefutation) {
             self.suspicions.remove(&id);
         }
