@@ -20,6 +20,7 @@ use store::Retention;
 use crate::cluster::{ClusterFile, ClusterFlags, ClusterSettings};
 use crate::duration;
 use crate::logging::{LogArgs, LogFormat, LogLevel};
+use crate::volatile::{self, VolatileFlags};
 
 /// The file looked for in the data directory.
 pub(crate) const FILE_NAME: &str = "tenure.toml";
@@ -42,8 +43,8 @@ pub(crate) struct ServeFlags {
     /// Directory of the data; created if it is not there [default: ./tenure-data]
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Where jobs live: sqlite, postgres, or memory, which forgets them when the server stops [default: postgres with a
-    /// database URL, else sqlite]
+    /// Where jobs live: sqlite, postgres, memory, which forgets them when the server stops, or volatile, which leaves it to
+    /// clients and workers to remember [default: postgres with a database URL, else sqlite]
     #[arg(
         long,
         env = "TENURE_STORE",
@@ -108,6 +109,8 @@ pub(crate) struct ServeFlags {
     pub(crate) log: LogArgs,
     #[command(flatten)]
     pub(crate) cluster: ClusterFlags,
+    #[command(flatten)]
+    pub(crate) volatile: VolatileFlags,
 }
 
 /// How patient a server is with holders that only ping.
@@ -142,6 +145,8 @@ pub(crate) enum StoreKind {
     Memory,
     // For several servers at once.
     Postgres,
+    // Workers and clients remember what the server forgets.
+    Volatile,
 }
 
 impl StoreKind {
@@ -151,6 +156,7 @@ impl StoreKind {
             StoreKind::Sqlite => "sqlite",
             StoreKind::Memory => "memory",
             StoreKind::Postgres => "postgres",
+            StoreKind::Volatile => "volatile",
         }
     }
 }
@@ -197,7 +203,24 @@ struct File {
     name: Option<String>,
     log_format: Option<LogFormat>,
     log_level: Option<LogLevel>,
+    volatile_only: Option<bool>,
+    #[serde(deserialize_with = "span")]
+    initial_wait: Option<Duration>,
+    #[serde(deserialize_with = "span")]
+    unsafe_initial_wait: Option<Duration>,
+    allow_bump_unhealthy: Option<bool>,
     cluster: ClusterFile,
+}
+
+impl File {
+    fn volatile(&self) -> VolatileFlags {
+        VolatileFlags {
+            volatile_only: self.volatile_only,
+            initial_wait: self.initial_wait,
+            unsafe_initial_wait: self.unsafe_initial_wait,
+            allow_bump_unhealthy: self.allow_bump_unhealthy,
+        }
+    }
 }
 
 impl Settings {
@@ -210,11 +233,13 @@ impl Settings {
 
     fn merge(flags: ServeFlags, file: File) -> Result<Settings, Invalid> {
         let defaults = NodeConfig::default();
+        let named_store = named_store(&flags, &file)?;
+        let volatile = flags.volatile.or(file.volatile());
         let database_url = flags.database_url.or(file.database_url);
         if database_url.as_ref().is_some_and(String::is_empty) {
             return Err(Invalid::new("the database URL is empty; name a database, or leave the setting out"));
         }
-        let store = flags.store.or(file.store).unwrap_or(match database_url {
+        let store = named_store.unwrap_or(match database_url {
             Some(_) => StoreKind::Postgres,
             None => StoreKind::Sqlite,
         });
@@ -249,6 +274,7 @@ impl Settings {
                 dead: flags.retain_dead.or(file.retain_dead).unwrap_or(defaults.retention.dead),
             },
             drain_grace: defaults.drain_grace,
+            volatile: volatile.check(store)?,
         };
         let listen = resolve_listen(flags.listen.or(file.listen).as_deref().unwrap_or(LISTEN_DEFAULT))?;
         let insecure = flags.insecure.or(file.insecure).unwrap_or(false);
@@ -271,6 +297,16 @@ impl Settings {
     }
 }
 
+/// The store that was asked for, if one was. What a flag says of it counts more than what the file does.
+fn named_store(flags: &ServeFlags, file: &File) -> Result<Option<StoreKind>, Invalid> {
+    let by_flag = volatile::named_store(flags.store, flags.volatile.volatile_only)?;
+    let from_file = flags.volatile.volatile_only.is_none().then_some(file.volatile_only).flatten();
+    match by_flag {
+        Some(store) => Ok(Some(store)),
+        None => volatile::named_store(file.store, from_file),
+    }
+}
+
 /// The database that a command without a settings file is about: the flag's, else the environment's.
 pub(crate) fn database_url(flag: Option<String>) -> Option<String> {
     flag.or_else(|| variable(OWN_DATABASE_URL)).or_else(|| variable(SHARED_DATABASE_URL))
@@ -288,7 +324,7 @@ fn with_shared_url(
     file: &File,
     shared_url: Option<String>,
 ) -> Result<ServeFlags, Invalid> {
-    let store = flags.store.or(file.store);
+    let store = named_store(&flags, file)?;
     let is_wanted = flags.database_url.is_none()
         && file.database_url.is_none()
         && store.is_none_or(|store| store == StoreKind::Postgres);
@@ -464,6 +500,49 @@ mod tests {
         let error = file("[cluster]\nnode = 7").unwrap_err().0;
         assert!(error.contains("line 2: unknown key `node`"), "{error}");
         assert!(Settings::merge(ServeFlags::default(), File::default()).unwrap().cluster.is_none());
+    }
+
+    #[test]
+    fn volatile_only_is_a_store_and_flags_choose_it_over_the_file() {
+        let resolve = |flags: ServeFlags, text: &str| Settings::merge(flags, file(text).unwrap());
+        let only = |volatile_only| ServeFlags {
+            volatile: VolatileFlags { volatile_only, ..VolatileFlags::default() },
+            ..ServeFlags::default()
+        };
+        for settings in [
+            resolve(only(Some(true)), "store = \"sqlite\""),
+            resolve(only(None), "volatile-only = true\ninitial-wait = \"40s\""),
+            resolve(ServeFlags { store: Some(StoreKind::Volatile), ..only(None) }, ""),
+        ] {
+            assert_eq!(settings.unwrap().node.store, "volatile");
+        }
+        assert_eq!(resolve(only(Some(false)), "volatile-only = true").unwrap().store, StoreKind::Sqlite);
+        let sqlite = ServeFlags { store: Some(StoreKind::Sqlite), ..only(None) };
+        assert_eq!(resolve(sqlite, "volatile-only = true").unwrap().store, StoreKind::Sqlite);
+        let error = resolve(only(None), "volatile-only = true\nstore = \"memory\"").unwrap_err().0;
+        assert!(error.contains("the store is to be memory; choose one"), "{error}");
+        // A variable that many programs share does not bring a database either.
+        let flags =
+            with_shared_url(only(Some(true)), &File::default(), Some("postgresql://shared/db".into())).unwrap();
+        assert_eq!(flags.database_url, None);
+    }
+
+    #[test]
+    fn the_waits_of_volatile_queues_are_not_mixed_from_flags_and_file() {
+        let wait = Some(Duration::from_secs(40));
+        let text = "initial-wait = \"30s\"\nallow-bump-unhealthy = true";
+        let volatile = VolatileFlags { unsafe_initial_wait: wait, ..VolatileFlags::default() };
+        let flags = ServeFlags { volatile, ..ServeFlags::default() };
+        let config = Settings::merge(flags, file(text).unwrap()).unwrap().node.volatile;
+        assert_eq!((config.initial_wait, config.unsafe_initial_wait), (None, wait));
+        assert!(config.allow_bump_unhealthy);
+        let config = Settings::merge(ServeFlags::default(), file(text).unwrap()).unwrap().node.volatile;
+        assert_eq!(config.initial_wait, Some(Duration::from_secs(30)));
+        let error = Settings::merge(
+            ServeFlags::default(),
+            file("store = \"memory\"\nallow-bump-unhealthy = true").unwrap(),
+        );
+        assert!(error.unwrap_err().0.contains("the memory store has none"));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod past;
 mod percentile;
 mod signals;
 mod storage;
+mod volatile;
 mod wait;
 
 use std::process::ExitCode;

@@ -103,6 +103,16 @@ impl Output {
         self.text(&render(header, rows, self.stdout_color))
     }
 
+    /// True if what is shown is drawn anew again and again, because people look at a terminal.
+    pub(crate) fn is_redrawn(&self) -> bool {
+        !self.json && io::stdout().is_terminal()
+    }
+
+    /// Makes room for the next look at the same thing there.
+    pub(crate) fn clear(&self) -> io::Result<()> {
+        if self.is_redrawn() { self.text("\x1b[H\x1b[2J") } else { Ok(()) }
+    }
+
     /// A remark on stderr, unless people asked for quiet.
     pub(crate) fn note(&self, text: impl Display) {
         if !self.quiet {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::Result;
 use model::Clock;
 use node::Metrics;
-use store::{JobStore, MemoryStore};
+use store::{JobStore, MemoryStore, Paired};
 use store_postgres::{PostgresOptions, PostgresStore};
 use store_sqlite::{OpenError, SqliteOptions, SqliteStore};
 
@@ -26,13 +26,16 @@ pub(crate) async fn open(
     let on_commit = move |took, requests| metrics.observe_commit(took, requests);
     Ok(match settings.store {
         StoreKind::Memory => Arc::new(MemoryStore::new(clock)),
+        StoreKind::Volatile => Arc::new(MemoryStore::volatile(clock)),
         StoreKind::Sqlite => {
             let options = SqliteOptions {
                 fsync: settings.fsync,
                 on_commit: Some(Arc::new(on_commit)),
                 ..SqliteOptions::new(&settings.data)
             };
-            Arc::new(SqliteStore::open(options, clock)?)
+            let durable = SqliteStore::open(options, Arc::clone(&clock))?;
+            // Its volatile queues are beside it, in memory.
+            Paired::open(Arc::new(durable), clock).await?
         }
         StoreKind::Postgres => {
             let options = PostgresOptions {

@@ -7,6 +7,7 @@
 pub mod clock_rule;
 pub mod digest;
 pub mod guardian;
+mod key_hash;
 pub mod ledger;
 pub mod message;
 pub mod monitor;
@@ -15,3 +16,4 @@ pub mod passive;
 pub mod registry;
 #[cfg(test)]
 mod splitmix;
+pub mod unsure;

@@ -4,7 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use model::Generation;
-use model::{Hold, HolderEnd, Nonce, QueueName, WorkerKey};
+use model::{Hold, HolderEnd, Nonce, QueueName, Seat, WorkerKey};
+use muster::SetId;
 
 use crate::digest::Digest;
 
@@ -61,6 +62,12 @@ pub struct Profile {
     /// How long it takes at most to stop a job for certain, whatever the job does; `None` if it cannot. Only those that can
     /// get exclusive jobs.
     pub stop_within: Option<Duration>,
+    /// The stable place it sits in, if any: one instance at a time.
+    pub seat: Option<Seat>,
+    /// The machine it runs on; tells who may take whose seat.
+    pub host: String,
+    /// When its process started, in microseconds since 1970.
+    pub started_us: u64,
 }
 
 /// "I am alive, and this changed in what I hold."
@@ -82,18 +89,29 @@ pub struct Heartbeat {
     pub change: u64,
     /// Everything it holds, as of that counter.
     pub digest: Digest,
-    /// Everything it holds, as of that counter, in full: when asked to resync, or with `former`.
+    /// Everything it holds, as of that counter, in full: when asked to resync, with `former`, and until this life of the
+    /// server has taken a heartbeat.
     pub full: Option<Vec<Hold>>,
     /// The key that lapsed, in the first heartbeat of its successor.
     pub former: Option<Former>,
-    /// Who it is, in the first heartbeat.
+    /// Who it is, until this life of the server has taken a heartbeat.
     pub profile: Option<Profile>,
     /// Free slots, for people.
     pub free_slots: u32,
     /// How late its own loop runs, for people.
     pub lag: Duration,
-    /// The highest start number it received.
+    /// The highest start number it received over its present stream.
     pub starts_seen: u64,
+    /// The set of workers it was told last, by this server or by one before it.
+    pub worker_set: Option<SetId>,
+}
+
+impl Heartbeat {
+    /// It came over a stream whose starts all have numbers above this one, while those of every stream before it have not. A
+    /// worker refuses what came over an older stream than its present one, so it is as if it had seen those.
+    pub fn came_after_start(&mut self, last_before: u64) {
+        self.starts_seen = self.starts_seen.max(last_before);
+    }
 }
 
 /// A key that lapsed by its worker's own clock.
@@ -154,6 +172,8 @@ pub struct Ack {
     pub resync: bool,
     /// Take no more work, finish, leave.
     pub drain: bool,
+    /// The present set of workers, where one is kept and the server does not wait for its workers any more.
+    pub worker_set: Option<SetId>,
 }
 
 /// An order to stop a job.

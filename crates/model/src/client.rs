@@ -4,9 +4,9 @@
 //! which of its submissions. So whoever sees the id knows where to look for the job, and a repeated submission is recognised.
 //!
 //! ```text
-//!   48 bits      4   12 bits   2   22 bits   40 bits
-//!   started ms   8   random    10  random    sequence
-//!   └────────────── client ──────────────┘
+//!   48 bits      4   12 bits   2   21 bits   1           40 bits
+//!   started ms   8   random    10  random    is awaited  sequence
+//!   └──────────────────── client ──────────────────────┘
 //! ```
 
 use crate::id::JobId;
@@ -20,21 +20,31 @@ const CLIENT_BYTES: usize = 11;
 pub struct ClientId([u8; CLIENT_BYTES]);
 
 impl ClientId {
-    /// Whoever submits and does not come back for the result.
-    pub const NOBODY: ClientId = ClientId([0, 0, 0, 0, 0, 0, 0x80, 0, 0x80, 0, 0]);
-
     /// The highest sequence number.
     pub const SEQUENCE_MAX: u64 = (1 << 40) - 1;
 
-    /// A client that starts at this date, made unique by `random`.
+    /// A client that starts at this date, made unique by `random`. It comes back for what became of its submissions.
     pub fn new(at: WallTime, random: u64) -> Self {
+        let mut client = Self::unattended(at, random);
+        client.0[CLIENT_BYTES - 1] |= 1;
+        client
+    }
+
+    /// Whoever submits and does not come back: nothing is kept for it when a job has ended. A server numbers the jobs of such
+    /// callers for them, in a new name in each of its lives.
+    pub fn unattended(at: WallTime, random: u64) -> Self {
         let mut bytes = [0; CLIENT_BYTES];
         let millis = at.as_millis().unsigned_abs().to_be_bytes();
         bytes[..6].copy_from_slice(&millis[2..]);
         bytes[6..8].copy_from_slice(&(0x8000 | (random as u16 & 0xfff)).to_be_bytes());
         bytes[8] = 0x80 | ((random >> 12) as u8 & 0x3f);
-        bytes[9..].copy_from_slice(&((random >> 18) as u16).to_be_bytes());
+        bytes[9..].copy_from_slice(&((random >> 18) as u16 & 0xfffe).to_be_bytes());
         ClientId(bytes)
+    }
+
+    /// Whether somebody comes back for what became of its submissions.
+    pub const fn is_awaited(self) -> bool {
+        self.0[CLIENT_BYTES - 1] & 1 == 1
     }
 
     /// The id of its submission with this number.
@@ -92,9 +102,13 @@ mod tests {
     fn clients_of_one_moment_differ_by_every_random_bit() {
         let at = WallTime::from_millis(5);
         let plain = ClientId::new(at, 0);
-        for bit in 0..34 {
+        for bit in (0..18).chain(19..34) {
             assert_ne!(ClientId::new(at, 1 << bit), plain, "bit {bit}");
         }
+        let unattended = ClientId::unattended(at, 0);
+        assert!(plain.is_awaited() && !unattended.is_awaited());
+        assert_eq!(plain.job(7).submission(), Some((plain, 7)));
+        assert_eq!(unattended.job(7).submission(), Some((unattended, 7)));
         assert_ne!(ClientId::new(WallTime::from_millis(6), 0), plain);
     }
 
@@ -103,6 +117,5 @@ mod tests {
         let id = JobId::v7(WallTime::from_millis(1), [0xff; 10]);
         assert!(!id.is_volatile());
         assert_eq!(id.submission(), None);
-        assert!(ClientId::NOBODY.job(3).is_volatile());
     }
 }

@@ -16,8 +16,8 @@ mod time;
 mod worker;
 
 pub use backoff::Backoff;
-pub use error::{ErrorKind, Invalid};
 pub use client::ClientId;
+pub use error::{ErrorKind, Invalid};
 pub use id::{Fence, Hold, JobId, Kind, QueueName, RequestId, Seat, UniqueKey, WorkerKey};
 pub use job::{Ending, Job, LOST_REASON, NewJob, State, UniqueScope, When, after_failure, after_loss};
 pub use limits::Limits;

@@ -3,7 +3,23 @@
 //! The workers are the only truth about running tasks. A scheduler that has just started waits until every worker that might
 //! run something has reported or has certainly stopped. [`set`] ids, kept by workers from one scheduler to the next, tell
 //! it in the common case that it has heard from all of them.
+//!
+//! * [`consensus`] decides, without time, when the wait is over and which worker may be given tasks.
+//! * [`health`] says how a worker is, on both sides; [`seats`] who sits where.
+//! * [`Muster`] is the scheduler's side with time.
 
+pub mod consensus;
+pub mod health;
+pub mod machine;
+mod mutation;
+pub mod seats;
 pub mod set;
+#[cfg(test)]
+mod splitmix;
 
+pub use consensus::{Consensus, HeldBack, How, Member, Reason, Wait};
+pub use health::{Health, Rules, Stamps, Unhealthy};
+pub use machine::{Dismissal, Input, Muster, Output, Status, Terms, TurnedAway};
+pub use mutation::Mutation;
+pub use seats::About;
 pub use set::{Identity, SetHash, SetId, Version};

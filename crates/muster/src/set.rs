@@ -100,9 +100,8 @@ pub struct SetId {
 /// A worker takes ids of no other scheduler than its own, and none that is older than what it has from that one; so an id from
 /// before survives until its present scheduler has left its wait and says the first one.
 pub fn keep(kept: Option<SetId>, scheduler: Generation, told: SetId) -> Option<SetId> {
-    let is_newer = kept.is_none_or(|kept| {
-        kept.generation != told.generation || told.version.is_newer_than(kept.version)
-    });
+    let is_newer = kept
+        .is_none_or(|kept| kept.generation != told.generation || told.version.is_newer_than(kept.version));
     if told.generation == scheduler && is_newer { Some(told) } else { kept }
 }
 

@@ -31,6 +31,20 @@ pub struct NodeConfig {
     pub retention: Retention,
     /// How long a stopping server waits for open requests.
     pub drain_grace: Duration,
+    /// About volatile queues.
+    pub volatile: VolatileConfig,
+}
+
+/// What an operator may choose about volatile queues.
+#[derive(Clone, Debug, Default)]
+pub struct VolatileConfig {
+    /// Wait at least this long after a start, unless all workers agree before: for one start after leases were made shorter,
+    /// because workers may still have longer ones. Never shorter than the safe wait of the present settings.
+    pub initial_wait: Option<Duration>,
+    /// Wait no longer than this, though a task that is running may then be started again.
+    pub unsafe_initial_wait: Option<Duration>,
+    /// Give the seat of a worker that is not healthy to one on another machine.
+    pub allow_bump_unhealthy: bool,
 }
 
 impl NodeConfig {
@@ -85,6 +99,7 @@ impl Default for NodeConfig {
             limits: Limits::default(),
             retention: Retention::default(),
             drain_grace: Duration::from_secs(10),
+            volatile: VolatileConfig::default(),
         }
     }
 }

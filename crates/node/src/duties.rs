@@ -8,10 +8,12 @@ use model::{Hold, QueueName};
 use rpc::{convert, wire};
 use schedule::dispatch::SessionId;
 use store::{Claim, Claimed};
+use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::api::{Api, CLAIM_BYTES_MAX};
-use crate::event::{Event, Granted, leases};
+use crate::event::{Event, Granted, RollEvent, leases};
+use crate::sessions::Session;
 
 /// Claims jobs for a session and sends them down its stream. The claim counts as under way until they are sent, so a
 /// worker that does not read gets no more.
@@ -21,12 +23,11 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         return api.tell(Event::Claimed { session, asked: limit, answer }).await;
     };
     // Until it is bound, a job has only its row's lease: long enough to be bound in, or all that its holder has.
-    let is_leased = to.is_leased();
     let claim = Claim {
         holder: to.worker.clone(),
         queues: queues.clone(),
         limit: limit as usize,
-        lease: if is_leased { api.config.verify_after } else { api.config.lease_default },
+        lease: if to.is_leased() { api.config.verify_after } else { api.config.lease_default },
         bytes_max: CLAIM_BYTES_MAX,
         exclusive: to.is_fit(),
     };
@@ -41,31 +42,53 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
     let was_cut = claimed.iter().map(Claimed::bytes).sum::<usize>() >= CLAIM_BYTES_MAX;
     if !claimed.is_empty() {
         api.note_claimed(&claimed).await;
-        let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
-        let first = to.number_starts(holds.len() as u64);
-        if is_leased {
-            // Before they are sent, so that our record of the claims is there when they are bound.
-            let (key, start) = (to.worker.clone(), first + holds.len() as u64 - 1);
-            let exclusive = claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
-            api.tell_roll(Input::Granted { key, holds: holds.clone(), exclusive, start }).await;
-        }
-        let assignments = (first..).zip(claimed).map(|(start, job)| wire::Assignment {
-            generation: api.generation,
-            worker: to.worker.to_string(),
-            start,
-            ..convert::assignment(job)
-        });
-        let frame = wire::ServerFrame { assignments: assignments.collect(), ..Default::default() };
-        if !api.faults.drops_assignments() && to.send(frame).await.is_err() {
-            // These jobs certainly did not start: they can go back without waiting for their leases.
-            api.hand_back(&to.worker, holds).await;
-        }
+        send(&api, &to, claimed).await;
     }
     api.tell(Event::Claimed { session, asked: limit, answer: Ok(granted) }).await;
     if was_cut {
         // Fewer than asked for, but not for want of work.
         api.wake(queues).await;
     }
+}
+
+/// Sends jobs to the worker they were claimed for. What certainly was not sent is offered again at once.
+async fn send(api: &Api, to: &Session, claimed: Vec<Claimed>) {
+    let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
+    let first = to.number_starts(holds.len() as u64);
+    let unrecorded = if to.is_leased() { record(api, to, &claimed, &holds, first).await } else { Vec::new() };
+    let assignments =
+        (first..).zip(claimed).filter(|(_, job)| !unrecorded.contains(&job.hold)).map(|(start, job)| {
+            wire::Assignment {
+                generation: api.generation,
+                worker: to.worker.to_string(),
+                start,
+                ..convert::assignment(job)
+            }
+        });
+    let frame = wire::ServerFrame { assignments: assignments.collect(), ..Default::default() };
+    let is_sent = api.faults.drops_assignments() || to.send(frame).await.is_ok();
+    let unsent = if is_sent { unrecorded } else { holds };
+    if !unsent.is_empty() {
+        api.hand_back(&to.worker, unsent).await;
+    }
+}
+
+/// Notes claims with the registry before they are sent, so that our record is there when they are bound. Answers those that must
+/// not be sent: of jobs that start as soon as they are received, those that the registry did not note.
+async fn record(api: &Api, to: &Session, claimed: &[Claimed], holds: &[Hold], first: u64) -> Vec<Hold> {
+    let (key, start) = (to.worker.clone(), first + holds.len() as u64 - 1);
+    let exclusive = claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
+    if !holds.iter().any(|hold| hold.job.is_volatile()) {
+        api.tell_roll(Input::Granted { key, holds: holds.to_vec(), exclusive, start }).await;
+        return Vec::new();
+    }
+    let (reply, recorded) = oneshot::channel();
+    api.tell(Event::Roll(RollEvent::Grant { key, holds: holds.to_vec(), exclusive, start, reply })).await;
+    // Without an answer the server is going away.
+    let recorded = recorded.await.unwrap_or_else(|_| vec![false; holds.len()]);
+    let is_lost =
+        |(hold, is_recorded): (&Hold, bool)| (hold.job.is_volatile() && !is_recorded).then_some(*hold);
+    holds.iter().zip(recorded).filter_map(is_lost).collect()
 }
 
 /// Makes due jobs available.
@@ -200,5 +223,44 @@ mod tests {
             "someone else may have it"
         );
         assert!(matches!(heard(&mut inbox).await, Event::Claimed { .. }));
+    }
+
+    /// A job that starts as soon as it is received is not sent to a worker that the registry has given up meanwhile: nobody would
+    /// know that it runs there.
+    #[tokio::test]
+    async fn what_starts_at_once_is_sent_only_if_the_registry_knows_of_it() {
+        for is_recorded in [true, false] {
+            let clock = Arc::new(clock::SystemClock);
+            let store = Arc::new(MemoryStore::volatile(clock.clone()));
+            let (events, mut inbox) = mpsc::channel(64);
+            let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock.clone()), None, events));
+            let (queue, id) = (
+                QueueName::new("q").unwrap(),
+                model::ClientId::new(model::WallTime::from_millis(1), 1).job(1),
+            );
+            let kind = model::Kind::new("k").unwrap();
+            let job = model::NewJob::new(id, queue.clone(), kind, Default::default());
+            store.enqueue(EnqueueBatch { request_id: None, jobs: vec![job] }).await.unwrap();
+            let (frames, mut outbox) = mpsc::channel(4);
+            let profile = lease::message::Profile {
+                queues: vec![queue.clone()],
+                stop_within: Some(Duration::from_secs(1)),
+                ..Default::default()
+            };
+            let session =
+                api.sessions.open(WorkerKey::new("w").unwrap(), model::Nonce::new(1), profile, frames);
+            api.sessions.note_leased(&session, Duration::from_secs(20));
+            let claiming = tokio::spawn(claim(Arc::clone(&api), session.id, vec![queue], 1));
+            let Some(Event::Roll(RollEvent::Grant { holds, reply, .. })) = inbox.recv().await else {
+                panic!("the registry is asked first");
+            };
+            assert!(outbox.try_recv().is_err(), "and nothing is sent before it has answered");
+            reply.send(vec![is_recorded; holds.len()]).unwrap();
+            claiming.await.unwrap();
+            let frame = outbox.recv().await.unwrap().unwrap();
+            let state = store.get(id).await.unwrap().unwrap().state;
+            let expected = if is_recorded { (1, State::Running) } else { (0, State::Available) };
+            assert_eq!((frame.assignments.len(), state), expected);
+        }
     }
 }

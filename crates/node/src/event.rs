@@ -6,6 +6,7 @@ use std::time::Duration;
 use lease::message::{Answer, Heartbeat};
 use lease::registry::{Input, WorkerView};
 use model::{Hold, Instant, QueueName, WorkerKey};
+use rpc::wire;
 use schedule::dispatch::SessionId;
 use store::{Claimed, Deadlines, Expired, StoreError};
 use tokio::sync::oneshot;
@@ -64,10 +65,25 @@ pub(crate) enum RollEvent {
     Leave { leave: Leave, done: oneshot::Sender<()> },
     /// Straight to the registry: news that nobody waits for.
     Told(Box<Input>),
+    /// Jobs were claimed that start as soon as they are received: answers for each whether the registry noted it. Only those may
+    /// be sent, because whoever ends the worker must know that they may be running.
+    Grant {
+        key: WorkerKey,
+        holds: Vec<Hold>,
+        exclusive: Vec<Hold>,
+        start: u64,
+        reply: oneshot::Sender<Vec<bool>>,
+    },
     /// What this registry asked the store for was done, or not.
     Done { registry: model::RegistryId, input: Box<Input> },
     /// Someone wants to see one worker, and some of the jobs it has bound.
     Show { key: WorkerKey, jobs_max: usize, reply: oneshot::Sender<Option<(WorkerView, Vec<Hold>)>> },
+    /// A worker echoed a set id without waiting for its next heartbeat.
+    Echoed { key: WorkerKey, id: muster::SetId },
+    /// A worker ran a healthcheck.
+    Checked { key: WorkerKey, number: u64 },
+    /// Someone wants to see how the muster stands.
+    Muster { reply: oneshot::Sender<wire::MusterStatus> },
     /// Someone wants to see all workers.
     List { reply: oneshot::Sender<Vec<WorkerView>> },
     /// The store was asked about the worker of a heartbeat that the registry does not know.

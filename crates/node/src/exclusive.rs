@@ -1,6 +1,6 @@
-//! Which queues are exclusive, and who may serve them.
+//! Which queues are exclusive, and who may serve which queues.
 //!
-//! The store refuses to give exclusive jobs to those who cannot stop them; this copy of its settings is there so that they
+//! Volatile queues are exclusive, and open only to those whom the muster lets run. The store refuses to give exclusive jobs to those who cannot stop them; this copy of its settings is there so that they
 //! do not even ask, and their empty hands are not taken for an empty queue.
 
 use std::collections::BTreeSet;
@@ -8,7 +8,9 @@ use std::sync::{PoisonError, RwLock};
 
 use model::{QueueName, QueueSettings};
 
+use crate::api::Api;
 use crate::sessions::Session;
+use crate::volatile::Mustering;
 
 /// The exclusive queues, by name.
 #[derive(Debug, Default)]
@@ -37,11 +39,23 @@ impl ExclusiveQueues {
     pub(crate) fn contains(&self, queue: &QueueName) -> bool {
         self.names.read().unwrap_or_else(PoisonError::into_inner).contains(queue)
     }
+}
+
+impl Api {
+    /// Whether only those that can stop a job for certain may serve this queue.
+    pub(crate) fn is_exclusive(&self, queue: &QueueName) -> bool {
+        self.store.is_volatile(queue) || self.exclusive.contains(queue)
+    }
 
     /// Those of a session's queues that it may be given jobs of.
     pub(crate) fn open_to(&self, session: &Session) -> Vec<QueueName> {
-        let names = self.names.read().unwrap_or_else(PoisonError::into_inner);
-        let is_open = |queue: &&QueueName| session.is_fit() || !names.contains(*queue);
+        let is_open = |queue: &&QueueName| {
+            if self.store.is_volatile(queue) {
+                session.is_fit() && session.is_mustered(Mustering::lease_max(self))
+            } else {
+                session.is_fit() || !self.exclusive.contains(queue)
+            }
+        };
         session.profile.queues.iter().filter(is_open).cloned().collect()
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use futures_util::{Stream, StreamExt as _};
 use rpc::wire;
 use rpc::wire::jobs_server::{Jobs, JobsServer};
+use rpc::wire::muster_server::{Muster, MusterServer};
 use rpc::wire::nodes_server::{Nodes, NodesServer};
 use rpc::wire::queues_server::{Queues, QueuesServer};
 use rpc::wire::servers_server::{Servers, ServersServer};
@@ -41,6 +42,7 @@ pub(crate) fn routes(api: &Arc<Api>) -> axum::Router {
     )
     .add_service(queues)
     .add_service(NodesServer::new(Door(Arc::clone(api))).max_encoding_message_size(MESSAGE_BYTES_MAX))
+    .add_service(MusterServer::new(Door(Arc::clone(api))).max_encoding_message_size(MESSAGE_BYTES_MAX))
     .add_service(ServersServer::new(Door(Arc::clone(api))))
     .add_service(WorkersServer::new(Door(Arc::clone(api))).max_decoding_message_size(MESSAGE_BYTES_MAX))
     .prepare()
@@ -66,6 +68,19 @@ fn reply<T>(answer: crate::api::Answer<T>) -> Reply<T> {
 #[async_trait]
 impl Jobs for Door {
     type WatchStream = Outgoing<wire::JobEvent>;
+    type EndsStream = Outgoing<wire::EndsFrame>;
+
+    async fn ends(&self, request: Request<wire::EndsRequest>) -> Reply<Self::EndsStream> {
+        let frames = self.0.ends(request.into_inner()).await?;
+        Ok(Response::new(Box::pin(frames.map(Ok))))
+    }
+
+    async fn acknowledge(
+        &self,
+        request: Request<wire::AcknowledgeRequest>,
+    ) -> Reply<wire::AcknowledgeResponse> {
+        shielded!(self, request, acknowledge)
+    }
 
     async fn enqueue(&self, request: Request<wire::EnqueueRequest>) -> Reply<wire::EnqueueResponse> {
         shielded!(self, request, enqueue)
@@ -209,6 +224,13 @@ impl Nodes for Door {
 
     async fn leave(&self, request: Request<wire::LeaveNodesRequest>) -> Reply<wire::Node> {
         shielded!(self, request, leave_nodes)
+    }
+}
+
+#[async_trait]
+impl Muster for Door {
+    async fn status(&self, _: Request<wire::MusterStatusRequest>) -> Reply<wire::MusterStatus> {
+        reply(self.0.muster_status().await)
     }
 }
 

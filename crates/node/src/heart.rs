@@ -87,8 +87,16 @@ impl Heart {
     async fn begin(&mut self) {
         let (longest_lease, workers) = self.read_the_past().await;
         self.keep(upkeep::Input::Started { longest_lease });
+        self.muster_if_volatile();
         if !self.api.store.is_shared() {
             self.roll.restore(self.now(), workers);
+        }
+    }
+
+    /// Volatile queues need a muster; without one nobody pays for it.
+    fn muster_if_volatile(&mut self) {
+        if self.api.store.has_volatile() {
+            self.roll.muster(self.now());
         }
     }
 
@@ -128,7 +136,10 @@ impl Heart {
         use upkeep::Input as Keep;
         match event {
             Event::Joined { session } => self.join(session),
-            Event::QueueSet { queue } => self.reopen(queue),
+            Event::QueueSet { queue } => {
+                self.muster_if_volatile();
+                self.reopen(queue);
+            }
             Event::Credits { session, add } => self.dispatch(Dispatch::Credits { session, add }),
             Event::Left { session } => self.dispatch(Dispatch::Left { session }),
             Event::Ready { queues } => self.ready(queues),
@@ -214,7 +225,7 @@ impl Heart {
 
     fn join(&mut self, id: SessionId) {
         if let Some(session) = self.api.sessions.get(id) {
-            let queues = self.api.exclusive.open_to(&session);
+            let queues = self.api.open_to(&session);
             self.dispatch(dispatch::Input::Joined { session: id, queues });
         }
     }
@@ -223,7 +234,7 @@ impl Heart {
     fn reopen(&mut self, queue: QueueName) {
         let sessions = self.api.sessions.all().into_iter();
         for session in sessions.filter(|session| session.profile.queues.contains(&queue)) {
-            let queues = self.api.exclusive.open_to(&session);
+            let queues = self.api.open_to(&session);
             self.dispatch(dispatch::Input::Serves { session: session.id, queues });
         }
         self.ready(vec![queue]);
@@ -235,7 +246,7 @@ impl Heart {
         let queues: BTreeSet<QueueName> =
             sessions.iter().flat_map(|session| session.profile.queues.iter().cloned()).collect();
         for session in sessions {
-            let queues = self.api.exclusive.open_to(&session);
+            let queues = self.api.open_to(&session);
             self.dispatch(dispatch::Input::Serves { session: session.id, queues });
         }
         self.ready(queues.into_iter().collect());
@@ -267,7 +278,7 @@ impl Heart {
         while let Some(output) = self.keeper.poll_output() {
             self.own(output);
         }
-        for news in self.roll.act() {
+        for news in self.roll.act(self.now()) {
             self.dispatch(news);
         }
         while let Some(dispatch::Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {

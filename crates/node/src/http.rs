@@ -47,6 +47,7 @@ pub(crate) fn routes(api: &Arc<Api>) -> Router {
         .route("/v1/queues/{name}/pause", post(pause))
         .route("/v1/queues/{name}/resume", post(resume))
         .route("/v1/servers", get(servers))
+        .route("/v1/muster", get(muster))
         .route("/v1/nodes", get(nodes))
         .route("/v1/nodes/leave", post(leave_nodes))
         .route("/v1/nodes/{id}", get(node))
@@ -85,6 +86,7 @@ async fn index() -> &'static str {
         "POST /v1/jobs/retry         {\"ids\": […]} or {\"queue\": \"q\"}\n",
         "GET  /v1/queues             PUT /v1/queues/{name}   POST …/pause   POST …/resume\n",
         "GET  /v1/stats             GET /v1/servers\n",
+        "GET  /v1/muster\n",
         "GET  /v1/nodes              GET /v1/nodes/{id}   POST …/forget?force=   POST /v1/nodes/leave\n",
         "GET  /v1/workers            ?state=&queue=&limit=&cursor=   GET /v1/workers/{id}   POST …/drain   POST …/kick\n",
         "POST /v1/workers/{id}/ping  \"I am here\", for holders that claim by single calls\n",
@@ -129,6 +131,10 @@ async fn metrics(State(api): Shared) -> Response {
     };
     if let Some(member) = &api.membership {
         member.sample();
+    }
+    match api.muster_status().await {
+        Ok(status) => api.metrics.muster.show(&status, api.store.inheritance()),
+        Err(error) => return problem(&error),
     }
     match api.metrics.render(&queues, &workers, heartbeat_age) {
         Ok(text) => {
@@ -315,6 +321,10 @@ async fn workers(State(api): Shared, Params(query): Params<WorkersQuery>) -> Res
 
 async fn servers(State(api): Shared) -> Response {
     answer(api.list_servers())
+}
+
+async fn muster(State(api): Shared) -> Response {
+    answer(api.muster_status().await)
 }
 
 async fn nodes(State(api): Shared) -> Response {

@@ -1,15 +1,19 @@
 //! Fresh job ids: version 7, growing strictly within one server, so that jobs of one batch keep their order and new
-//! rows land at the end of the table.
+//! rows land at the end of the table. In volatile queues the server numbers the jobs of callers that do not do so themselves.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use model::{Clock, JobId, WallTime};
+use model::{ClientId, Clock, JobId, WallTime};
 use rand::Rng as _;
 
 /// Where fresh ids come from.
 pub(crate) struct IdSource {
     clock: Arc<dyn Clock>,
     last: Mutex<(WallTime, u32)>,
+    /// In whose name the volatile jobs of callers are numbered that do not come back for them.
+    unattended: ClientId,
+    next_sequence: AtomicU64,
 }
 
 /// Bits of the counter that fit between version and variant bits: 12 and 14.
@@ -17,7 +21,18 @@ const COUNTER_MAX: u32 = (1 << 26) - 1;
 
 impl IdSource {
     pub(crate) fn new(clock: Arc<dyn Clock>) -> Self {
-        IdSource { clock, last: Mutex::new((WallTime::from_millis(0), 0)) }
+        let unattended = ClientId::unattended(clock.wall(), rand::random());
+        IdSource {
+            clock,
+            last: Mutex::new((WallTime::from_millis(0), 0)),
+            unattended,
+            next_sequence: AtomicU64::new(0),
+        }
+    }
+
+    /// For a job of a volatile queue that nobody comes back for.
+    pub(crate) fn volatile(&self) -> JobId {
+        self.unattended.job(self.next_sequence.fetch_add(1, Ordering::Relaxed))
     }
 
     pub(crate) fn fresh(&self) -> JobId {

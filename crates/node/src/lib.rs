@@ -27,6 +27,7 @@ mod session;
 mod sessions;
 mod shield;
 mod stall;
+mod volatile;
 mod watch;
 
 use std::io;
@@ -39,7 +40,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::NodeConfig;
+pub use config::{NodeConfig, VolatileConfig};
 pub use faults::Faults;
 pub use membership::Cluster;
 pub use metrics::Metrics;

@@ -17,6 +17,7 @@ use model::{HolderEnd, Instant, State};
 use store::QueueStats;
 
 use crate::membership::MemberMetrics;
+use crate::volatile::MusterMetrics;
 
 /// All metrics of one server. Cheap to clone.
 #[derive(Clone)]
@@ -36,6 +37,7 @@ pub struct Metrics {
     hand_over_margin: Family<HandOver, Histogram, fn() -> Histogram>,
     negative_margins: Counter,
     pub(crate) sessions: Gauge,
+    pub(crate) muster: MusterMetrics,
     heartbeats: Family<BeatAnswer, Counter>,
     workers: Family<WorkerState, Gauge>,
     heartbeat_age: Gauge<f64, AtomicU64>,
@@ -132,6 +134,7 @@ impl Metrics {
             hand_over_margin: Family::new_with_constructor(margin_seconds),
             negative_margins: Counter::default(),
             sessions: Gauge::default(),
+            muster: MusterMetrics::default(),
             heartbeats: Family::default(),
             workers: Family::default(),
             heartbeat_age: Gauge::default(),
@@ -210,6 +213,7 @@ impl Metrics {
             self.rescue.clone(),
         );
         r.register("sessions", "Open worker streams", self.sessions.clone());
+        self.muster.register(r);
         r.register("workers", "Workers by state", self.workers.clone());
         r.register("heartbeats", "Heartbeats by answer", self.heartbeats.clone());
         r.register_with_unit(

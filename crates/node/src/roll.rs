@@ -1,4 +1,5 @@
-//! The roll of workers: the registry machine, those who wait for its answers, and doing what it says.
+//! The roll of workers: the registry machine, those who wait for its answers, and doing what it says. The muster stands beside
+//! it: what the registry decides about workers, it hears.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,8 +7,12 @@ use std::time::Duration;
 
 use lease::clock_rule::RateError;
 use lease::message::{Answer, Generation, Heartbeat, LaterReason};
-use lease::registry::{Input, Output, Registry, Restored, Row, StartResult, Terms, Ticket, Verdict};
+use lease::registry::{
+    Input, Output, Registry, Restored, Row, StartResult, Terms, Ticket, Verdict, WorkerState,
+};
+use lease::unsure::Ladder;
 use model::{HolderEnd, Instant, Limits, RegistryId, WorkerKey};
+use muster::SetId;
 use rpc::{lease_convert, wire};
 use schedule::dispatch::{self, SessionId};
 use store::Expired;
@@ -18,8 +23,9 @@ use crate::api::Api;
 use crate::event::{Leave, Reply, RollEvent, Standing};
 use crate::metrics::HandOver;
 use crate::roll_duties::{self, Farewell};
-use crate::rounds::Judged;
+use crate::rounds::{ASK_AGAIN, Judged};
 use crate::sessions::Session;
+use crate::volatile::{Mustering, Order};
 
 /// How long ended workers are shown to people from memory; the store remembers them longer.
 const REMEMBER_ENDED: Duration = Duration::from_secs(600);
@@ -33,20 +39,58 @@ pub(crate) struct Roll {
     /// Which registry it is.
     id: RegistryId,
     registry: Registry,
+    mustering: Mustering,
+    /// Volatile jobs of which nobody can say yet whether they started.
+    unsure: Ladder,
     last_ticket: u64,
     /// Who waits for an answer, oldest first.
     waiting: BTreeMap<Ticket, (Instant, Waiting)>,
 }
 
 enum Waiting {
-    Heartbeat(Reply),
+    /// With the set id that it echoed.
+    Heartbeat(Reply, Option<SetId>),
     Leave(oneshot::Sender<()>),
+    /// Nobody: we did it ourselves.
+    Nobody,
 }
 
 impl Roll {
     pub(crate) fn new(api: Arc<Api>, id: RegistryId) -> Self {
         let registry = Registry::new(terms(&api, id));
-        Roll { api, id, registry, last_ticket: 0, waiting: BTreeMap::new() }
+        let mustering = Mustering::new(Arc::clone(&api));
+        Roll {
+            api,
+            id,
+            registry,
+            mustering,
+            unsure: Ladder::new(ASK_AGAIN),
+            last_ticket: 0,
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    /// There is a volatile queue: the muster begins with those who are here.
+    pub(crate) fn muster(&mut self, now: Instant) {
+        if self.mustering.is_awake() {
+            return;
+        }
+        self.mustering.wake();
+        if self.registry.workers().is_empty() {
+            // Nobody was granted anything yet: from the start no lease is longer than a later life would wait for.
+            self.registry = Registry::new(Terms {
+                lease_max: Mustering::lease_max(&self.api),
+                ..terms(&self.api, self.id)
+            });
+        }
+        for worker in self.registry.workers() {
+            if matches!(worker.state, WorkerState::Active | WorkerState::Unsynced) {
+                self.mustering.heard(now, &worker.key, &worker.profile, None);
+            }
+            if worker.state == WorkerState::Active {
+                self.mustering.synced(now, worker.key);
+            }
+        }
     }
 
     /// A new registry is ours, with nobody in it.
@@ -120,8 +164,8 @@ impl Roll {
                         Answer::Later { retry_after: LOOK_AGAIN, why: LaterReason::StoreTrouble }
                     }
                 };
-                let ticket = self.wait(now, Waiting::Heartbeat(reply));
-                self.answer(ticket, &beat.key, &answer);
+                let ticket = self.wait(now, Waiting::Heartbeat(reply, None));
+                self.answer(now, ticket, &beat.key, answer);
             }
             RollEvent::TakenOver { from, by, workers } => {
                 // Otherwise it was taken from us in turn.
@@ -139,6 +183,12 @@ impl Roll {
                 self.registry.handle(now, input);
             }
             RollEvent::Told(input) => self.registry.handle(now, *input),
+            RollEvent::Grant { key, holds, exclusive, start, reply } => {
+                let input = Input::Granted { key: key.clone(), holds: holds.clone(), exclusive, start };
+                self.registry.handle(now, input);
+                let recorded = holds.iter().map(|hold| self.registry.is_recorded(&key, *hold)).collect();
+                let _ = reply.send(recorded);
+            }
             // Otherwise it was asked for by a registry that is not ours any more.
             RollEvent::Done { registry, input } => {
                 if registry == self.id {
@@ -150,11 +200,14 @@ impl Roll {
                 let _ = reply.send(view.map(|view| (view, self.registry.bound(&key, jobs_max))));
             }
             RollEvent::List { reply } => drop(reply.send(self.registry.workers())),
+            RollEvent::Echoed { key, id } => self.mustering.echoed(now, key, id),
+            RollEvent::Checked { key, number } => self.mustering.checked(now, key, number),
+            RollEvent::Muster { reply } => drop(reply.send(self.mustering.status(now))),
         }
     }
 
     fn heartbeat(&mut self, now: Instant, reply: Reply, beat: Box<Heartbeat>) {
-        let ticket = self.wait(now, Waiting::Heartbeat(reply));
+        let ticket = self.wait(now, Waiting::Heartbeat(reply, beat.worker_set));
         self.registry.handle(now, Input::Heartbeat { ticket, beat: *beat });
     }
 
@@ -164,11 +217,12 @@ impl Roll {
     }
 
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.registry.next_deadline()
+        [self.registry.next_deadline(), self.mustering.next_deadline()].into_iter().flatten().min()
     }
 
     pub(crate) fn handle_deadline(&mut self, now: Instant) {
         self.registry.handle_deadline(now);
+        self.mustering.handle_deadline(now);
         // Oldest first: tickets are in the order of time.
         while let Some(oldest) = self.waiting.first_entry()
             && now.since(oldest.get().0) >= WAIT_MAX
@@ -195,9 +249,18 @@ impl Roll {
         let verdicts = self.registry.verify(now, &rows);
         let mut judged = Judged { found: expired.len(), ..Judged::default() };
         for ((row, verdict), start) in expired.into_iter().zip(verdicts).zip(starts) {
+            let is_unsure = verdict == Verdict::AskAgain;
+            let pause = match row.hold.job.is_volatile() {
+                true if is_unsure => self.unsure.next(row.hold),
+                true => {
+                    self.unsure.forget(row.hold);
+                    ASK_AGAIN
+                }
+                false => ASK_AGAIN,
+            };
             match verdict {
                 Verdict::Push => judged.push.push(row),
-                Verdict::AskAgain => judged.ask_again.push(row),
+                Verdict::AskAgain => judged.ask_again.entry(pause).or_default().push(row),
                 Verdict::TakeBack => {
                     let (job_id, fence) = (row.hold.job, row.hold.fence);
                     info!(%job_id, %fence, worker = %row.holder, why = why_taken(start), "the job's lease is over");
@@ -209,18 +272,39 @@ impl Roll {
         judged
     }
 
-    /// Does what the registry says. Answers what dispatch must hear of it.
-    pub(crate) fn act(&mut self) -> Vec<dispatch::Input> {
+    /// Does what the registry and the muster say. Answers what dispatch must hear of it.
+    pub(crate) fn act(&mut self, now: Instant) -> Vec<dispatch::Input> {
         let mut news = Vec::new();
+        loop {
+            self.act_for_registry(now, &mut news);
+            let orders = self.mustering.act();
+            if orders.is_empty() {
+                return news;
+            }
+            for order in orders {
+                match order {
+                    Order::Dispatch(input) => news.push(input),
+                    Order::Dismiss(key) => {
+                        let ticket = self.wait(now, Waiting::Nobody);
+                        self.registry.handle(now, Input::Kick { ticket, key });
+                    }
+                    Order::TurnAway(key) => self.registry.handle(now, Input::Drain { key }),
+                }
+            }
+        }
+    }
+
+    fn act_for_registry(&mut self, now: Instant, news: &mut Vec<dispatch::Input>) {
         while let Some(output) = self.registry.poll_output() {
             let api = Arc::clone(&self.api);
             match output {
-                Output::Answer { ticket, key, answer } => news.extend(self.answer(ticket, &key, &answer)),
+                Output::Answer { ticket, key, answer } => news.extend(self.answer(now, ticket, &key, answer)),
                 Output::LeaveDone { ticket } => {
                     if let Some((_, Waiting::Leave(done))) = self.waiting.remove(&ticket) {
                         let _ = done.send(());
                     }
                 }
+                Output::Synced { key } => self.mustering.synced(now, key),
                 Output::Bound { key, holds } => {
                     let bound = holds.into_iter().map(lease_convert::hold_to_wire).collect();
                     self.tell(&key, wire::ServerFrame { bound, ..Default::default() });
@@ -230,6 +314,7 @@ impl Roll {
                     self.tell(&key, wire::ServerFrame { stops, ..Default::default() });
                 }
                 Output::Ended { key, end } => {
+                    self.mustering.gone(now, key.clone());
                     news.extend(self.end(&key, end).map(|session| dispatch::Input::Left { session }));
                 }
                 Output::Enlist { key, nonce, grant, profile } => {
@@ -261,7 +346,6 @@ impl Roll {
                 }
             }
         }
-        news
     }
 
     fn wait(&mut self, now: Instant, waiting: Waiting) -> Ticket {
@@ -272,9 +356,15 @@ impl Roll {
     }
 
     /// Answers a heartbeat. The first one that is taken on a stream opens it for work.
-    fn answer(&mut self, ticket: Ticket, key: &WorkerKey, answer: &Answer) -> Vec<dispatch::Input> {
-        self.api.metrics.count_heartbeat(answer);
-        match answer {
+    fn answer(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        key: &WorkerKey,
+        mut answer: Answer,
+    ) -> Vec<dispatch::Input> {
+        self.api.metrics.count_heartbeat(&answer);
+        match &answer {
             Answer::Ok(_) => {}
             Answer::Inactive { why } => info!(worker = %key, why = why.sentence(), "heartbeat of a dead key"),
             Answer::Mismatch { .. } => debug!(worker = %key, "heartbeat with another token"),
@@ -283,20 +373,29 @@ impl Roll {
                 debug!(worker = %key, why = lease_convert::later_sentence(*why), "first heartbeat put off");
             }
         }
-        let Some((_, Waiting::Heartbeat(reply))) = self.waiting.remove(&ticket) else { return Vec::new() };
+        let Some((_, Waiting::Heartbeat(reply, echoed))) = self.waiting.remove(&ticket) else {
+            return Vec::new();
+        };
+        if let Answer::Ok(ack) = &mut answer
+            && self.mustering.is_awake()
+        {
+            let profile = self.registry.worker(key).map(|worker| worker.profile).unwrap_or_default();
+            self.mustering.heard(now, key, &profile, echoed);
+            ack.worker_set = self.mustering.set_for(key);
+        }
         match reply {
             Reply::Call(reply) => {
-                let _ = reply.send(answer.clone());
+                let _ = reply.send(answer);
                 Vec::new()
             }
             Reply::Stream { session, number } => {
                 let was_leased = session.is_leased();
-                let news = match answer {
+                let news = match &answer {
                     Answer::Ok(ack) => self.note_leased(&session, ack.lease),
                     _ => Vec::new(),
                 };
                 if !(was_leased && self.api.faults.drops_answer()) {
-                    let heartbeat = Some(lease_convert::answer_to_wire(number, answer));
+                    let heartbeat = Some(lease_convert::answer_to_wire(number, &answer));
                     // A full outbox loses the answer: the worker asks again, and a mismatch puts it right.
                     session.offer(wire::ServerFrame { heartbeat, ..Default::default() });
                 }
@@ -309,8 +408,9 @@ impl Roll {
     fn note_leased(&self, session: &Arc<Session>, lease: Duration) -> Vec<dispatch::Input> {
         let mut news = Vec::new();
         let (add, is_fitness_news) = self.api.sessions.note_leased(session, lease);
-        if is_fitness_news {
-            let queues = self.api.exclusive.open_to(session);
+        let is_muster_news = session.set_mustered(self.mustering.may_run(&session.worker));
+        if is_fitness_news || is_muster_news {
+            let queues = self.api.open_to(session);
             news.push(dispatch::Input::Serves { session: session.id, queues });
         }
         if add > 0 {
@@ -346,6 +446,8 @@ fn terms(api: &Api, registry: RegistryId) -> Terms {
         rate_error: RateError::DEFAULT,
         registrations_per_second: api.config.registrations_per_second,
         remember_ended: REMEMBER_ENDED,
+        durable: api.store.is_durable(),
+        inherited_lease: Mustering::inherited_lease(api),
     }
 }
 

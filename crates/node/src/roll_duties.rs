@@ -134,6 +134,7 @@ pub(crate) async fn check(api: Arc<Api>, registry: RegistryId, key: WorkerKey, h
     if let Err(error) = &answers {
         warn!(worker = %key, %error, "cannot check what the worker holds; trying again");
     }
+    api.sound_alarms();
     let standings = answers.ok().map(|answers| answers.iter().map(standing).collect());
     tell(&api, registry, Input::Checked { key, standings }).await;
 }

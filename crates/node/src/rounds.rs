@@ -1,5 +1,6 @@
 //! The rounds: rows whose lease is over are read, their holders asked about, and the rows dealt with accordingly.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use store::{Expired, StoreError};
 use crate::api::Api;
 use crate::event::Event;
 
-/// How soon a row is looked at again whose holder cannot be judged yet.
-const ASK_AGAIN: Duration = Duration::from_secs(2);
+/// How soon a row is looked at again whose holder cannot be judged yet. A volatile one waits longer each time: its job counts as
+/// running until its worker says otherwise, however long that takes.
+pub(crate) const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// Rows by what is to be done with them.
 #[derive(Debug, Default)]
@@ -19,8 +21,8 @@ pub(crate) struct Judged {
     pub(crate) found: usize,
     /// Their worker has them.
     pub(crate) push: Vec<Expired>,
-    /// It cannot be said yet.
-    pub(crate) ask_again: Vec<Expired>,
+    /// It cannot be said yet; by the pause until they are looked at again.
+    pub(crate) ask_again: BTreeMap<Duration, Vec<Expired>>,
     /// Nobody has them.
     pub(crate) take_back: Vec<Expired>,
 }
@@ -39,10 +41,11 @@ pub(crate) async fn read(api: Arc<Api>, limit: usize, not_after: Instant) {
 pub(crate) async fn settle(api: Arc<Api>, judged: Judged, limit: usize, not_after: Instant) {
     let Judged { found, push, ask_again, take_back } = judged;
     let pass = async {
-        for (rows, by) in [(push, Limits::VERIFY_PUSH), (ask_again, ASK_AGAIN)] {
-            if !rows.is_empty() {
-                api.store.push(rows, by).await?;
-            }
+        if !push.is_empty() {
+            api.store.push(push, Limits::VERIFY_PUSH).await?;
+        }
+        for (pause, rows) in ask_again {
+            api.store.push(rows, pause).await?;
         }
         if take_back.is_empty() {
             return Ok(found);

@@ -181,6 +181,7 @@ impl Gathered {
             if beat.key != session.worker {
                 return Err(ApiError::invalid("a heartbeat on a stream must be that of the stream's worker"));
             }
+            beat.came_after_start(session.starts_before());
             // Once for each stream: a restarted server does not know who this is.
             if !session.is_leased() {
                 beat.profile.get_or_insert_with(|| session.profile.clone());
@@ -192,6 +193,14 @@ impl Gathered {
             let binds = frame.binds.iter().map(lease_convert::change_from_wire).collect::<Result<_, _>>()?;
             let (key, nonce) = (session.worker.clone(), session.nonce);
             api.tell_roll(Input::Bind { key, nonce, binds }).await;
+        }
+        if let Some(set) = &frame.worker_set {
+            let (key, id) = (session.worker.clone(), lease_convert::set_from_wire(set));
+            api.tell(Event::Roll(RollEvent::Echoed { key, id })).await;
+        }
+        if frame.checked > 0 {
+            let (key, number) = (session.worker.clone(), frame.checked);
+            api.tell(Event::Roll(RollEvent::Checked { key, number })).await;
         }
         self.beats.extend(convert::holds(&frame.beats)?);
         for report in frame.reports {

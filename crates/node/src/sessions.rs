@@ -36,8 +36,10 @@ pub(crate) struct Session {
     /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
     gate: Mutex<Gate>,
-    /// The number of the last start that was sent.
-    last_start: AtomicU64,
+    /// The number of the last start that was sent to anybody.
+    last_start: Arc<AtomicU64>,
+    /// That of the last one before this session: what was sent over an older stream does not come here.
+    starts_before: AtomicU64,
 }
 
 /// What a session waits for before it gets work.
@@ -47,6 +49,10 @@ struct Gate {
     is_leased: bool,
     /// It can stop a job for certain, and its lease is long enough for that.
     is_fit: bool,
+    /// The lease it was granted last.
+    lease: Duration,
+    /// The muster lets its worker run volatile jobs.
+    is_mustered: bool,
     /// Offered before that.
     credits: u32,
 }
@@ -92,6 +98,18 @@ impl Session {
         self.gate().is_fit
     }
 
+    /// Whether it may be given volatile jobs: the muster lets it run them, and its lease is not longer than a later life of
+    /// this server would wait for it.
+    pub(crate) fn is_mustered(&self, lease_max: Duration) -> bool {
+        let gate = self.gate();
+        gate.is_mustered && gate.lease <= lease_max
+    }
+
+    /// The muster decided anew. Whether that is news.
+    pub(crate) fn set_mustered(&self, is_mustered: bool) -> bool {
+        std::mem::replace(&mut self.gate().is_mustered, is_mustered) != is_mustered
+    }
+
     /// Takes credits: those that may be used now. A worker that heartbeats gets no work before its registry took a
     /// heartbeat on this very stream: it might be another server's worker, or over, and would drop what it is given.
     pub(crate) fn admit_credits(&self, credits: u32) -> u32 {
@@ -115,7 +133,12 @@ impl Session {
 
     /// Numbers for this many starts: the first of them.
     pub(crate) fn number_starts(&self, count: u64) -> u64 {
-        self.last_start.fetch_add(count, Ordering::Relaxed) + 1
+        self.last_start.fetch_add(count, Ordering::SeqCst) + 1
+    }
+
+    /// No start with this number or a lower one comes over this session.
+    pub(crate) fn starts_before(&self) -> u64 {
+        self.starts_before.load(Ordering::SeqCst)
     }
 }
 
@@ -123,6 +146,8 @@ impl Session {
 #[derive(Debug)]
 pub(crate) struct Sessions {
     next_id: AtomicU64,
+    /// The number of the last start. One row of numbers for all, so that those of a worker's later stream are higher.
+    last_start: Arc<AtomicU64>,
     open: Mutex<Open>,
     gauge: Gauge,
 }
@@ -144,7 +169,7 @@ struct Servers {
 
 impl Sessions {
     pub(crate) fn new(gauge: Gauge) -> Self {
-        Sessions { next_id: AtomicU64::new(1), open: Mutex::default(), gauge }
+        Sessions { next_id: AtomicU64::new(1), last_start: Arc::default(), open: Mutex::default(), gauge }
     }
 
     /// Opens a session. A worker that is still believed to be here under the same key has reconnected: its old
@@ -163,6 +188,8 @@ impl Sessions {
         {
             old.close.cancel();
         }
+        // Not before the old one was closed: what is numbered later is not sent over it.
+        session.starts_before.store(self.last_start.load(Ordering::SeqCst), Ordering::SeqCst);
         session
     }
 
@@ -186,7 +213,8 @@ impl Sessions {
             frames,
             close: CancellationToken::new(),
             gate: Mutex::default(),
-            last_start: AtomicU64::new(0),
+            last_start: Arc::clone(&self.last_start),
+            starts_before: AtomicU64::new(0),
         });
         let mut open = self.lock();
         for queue in &session.profile.queues {
@@ -212,6 +240,7 @@ impl Sessions {
             }
         }
         gate.is_leased = true;
+        gate.lease = lease;
         (std::mem::take(&mut gate.credits), is_news)
     }
 

@@ -165,6 +165,7 @@ pub fn queue_patch(request: &wire::SetQueueRequest) -> Result<QueuePatch, Invali
     QueuePatch {
         paused: request.paused,
         exclusive: request.exclusive,
+        volatile: request.volatile,
         heartbeat_timeout,
         max_attempts,
         retry,
@@ -251,6 +252,7 @@ pub fn assignment(claimed: Claimed) -> wire::Assignment {
         worker: String::new(),
         start: 0,
         exclusive: claimed.exclusive,
+        at_once: claimed.hold.job.is_volatile(),
     }
 }
 
@@ -316,6 +318,7 @@ pub fn queue(stats: QueueStats, workers: Option<u32>) -> wire::Queue {
         oldest_ms: stats.oldest.map(millis),
         workers,
         exclusive: stats.settings.exclusive,
+        volatile: stats.settings.volatile,
     }
 }
 
@@ -331,4 +334,44 @@ fn text<T: ToString>(value: Option<T>) -> String {
 /// Bytes for a payload written as text.
 pub fn payload(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use model::ClientId;
+
+    use super::*;
+
+    fn claimed(job: JobId) -> Claimed {
+        Claimed {
+            hold: Hold { job, fence: Fence::new(3) },
+            queue: QueueName::new("q").unwrap(),
+            kind: Kind::new("k").unwrap(),
+            payload: Bytes::new(),
+            content_type: String::new(),
+            priority: 0,
+            attempt: 1,
+            max_attempts: 5,
+            lease: Duration::from_secs(30),
+            heartbeat_timeout: None,
+            timeout: None,
+            checkpoint: None,
+            traceparent: None,
+            exclusive: true,
+            waited: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn only_volatile_jobs_start_at_once() {
+        let at = WallTime::from_millis(1_760_000_000_000);
+        let volatile = [ClientId::new(at, 7).job(1), ClientId::unattended(at, 7).job(1)];
+        for id in volatile {
+            let sent = assignment(claimed(id));
+            assert!(sent.at_once && sent.exclusive);
+            assert_eq!(hold(&sent.job, sent.fence), Ok(Hold { job: id, fence: Fence::new(3) }));
+        }
+        let durable = assignment(claimed(JobId::v7(at, [7; 10])));
+        assert!(!durable.at_once && durable.exclusive, "others wait for their bind");
+    }
 }

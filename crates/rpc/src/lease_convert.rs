@@ -5,7 +5,8 @@ use lease::message::{
     Ack, Answer, Change, Former, Heartbeat, InactiveReason, LaterReason, Leave, Profile, Stop, StopOrder,
     Token,
 };
-use model::{Hold, HolderEnd, Invalid, Limits, Nonce, WorkerKey};
+use model::{Generation, Hold, HolderEnd, Invalid, Limits, Nonce, Seat, WorkerKey};
+use muster::{SetHash, SetId, Version};
 
 use crate::convert;
 use crate::wire;
@@ -44,6 +45,7 @@ pub fn heartbeat_to_wire(number: u64, beat: &Heartbeat) -> wire::Heartbeat {
         free_slots: beat.free_slots,
         lag_ms: convert::millis(beat.lag),
         starts_seen: beat.starts_seen,
+        worker_set: beat.worker_set.map(set_to_wire),
     }
 }
 
@@ -57,6 +59,9 @@ pub fn hello(key: &WorkerKey, nonce: Nonce, profile: &Profile) -> wire::Hello {
         slots: profile.slots,
         nonce: nonce.get(),
         stop_within_ms: profile.stop_within.map(convert::millis),
+        seat: profile.seat.as_ref().map(ToString::to_string).unwrap_or_default(),
+        host: profile.host.clone(),
+        started_us: i64::try_from(profile.started_us).unwrap_or(i64::MAX),
     }
 }
 
@@ -68,6 +73,9 @@ pub fn profile(hello: &wire::Hello) -> Result<Profile, Invalid> {
         slots: slots(hello.slots)?,
         version: short(&hello.version),
         stop_within: hello.stop_within_ms.map(|ms| convert::span(ms, "stop_within_ms")).transpose()?,
+        seat: convert::optional(&hello.seat, Seat::new)?,
+        host: short(&hello.host),
+        started_us: hello.started_us.max(0).unsigned_abs(),
     })
 }
 
@@ -127,6 +135,7 @@ pub fn heartbeat_from_wire(
         free_slots: slots(beat.free_slots)?,
         lag: convert::span(beat.lag_ms, "lag_ms")?,
         starts_seen: beat.starts_seen,
+        worker_set: beat.worker_set.as_ref().map(set_from_wire),
     };
     Ok((number, beat))
 }
@@ -143,6 +152,7 @@ pub fn answer_to_wire(number: u64, answer: &Answer) -> wire::HeartbeatAnswer {
             stops: ack.stops.iter().map(stop_to_wire).collect(),
             resync: ack.resync,
             drain: ack.drain,
+            worker_set: ack.worker_set.map(set_to_wire),
             ..base
         },
         Answer::Inactive { why } => {
@@ -179,6 +189,7 @@ pub fn answer_from_wire(answer: &wire::HeartbeatAnswer) -> Result<(u64, Answer),
             stops: answer.stops.iter().map(stop_from_wire).collect::<Result<_, _>>()?,
             resync: answer.resync,
             drain: answer.drain,
+            worker_set: answer.worker_set.as_ref().map(set_from_wire),
         }),
         INACTIVE => Answer::Inactive { why: inactive_reason(&answer.why) },
         MISMATCH => {
@@ -206,6 +217,19 @@ pub const fn later_sentence(why: LaterReason) -> &'static str {
         LaterReason::Throttled => "too many new workers at once",
         LaterReason::StoreTrouble => "the store cannot make the worker known now",
     }
+}
+
+/// The id of a set of workers on the wire.
+pub fn set_to_wire(id: SetId) -> wire::WorkerSet {
+    let SetId { generation, version, hash } = id;
+    let SetHash { count, sum, xor } = hash;
+    wire::WorkerSet { generation: generation.0, version: version.0, count, sum, xor }
+}
+
+/// The id of a set of workers from the wire.
+pub const fn set_from_wire(set: &wire::WorkerSet) -> SetId {
+    let wire::WorkerSet { generation, version, count, sum, xor } = *set;
+    SetId { generation: Generation(generation), version: Version(version), hash: SetHash { count, sum, xor } }
 }
 
 /// How a worker goes.
@@ -302,17 +326,55 @@ mod tests {
                 slots: 4,
                 version: "1".to_owned(),
                 stop_within: Some(Duration::from_secs(6)),
+                seat: Some(Seat::new("rack-7").unwrap()),
+                host: "10.0.0.7".to_owned(),
+                started_us: 1_760_000_000_123_456,
             }),
             free_slots: 2,
             lag: Duration::from_millis(5),
             starts_seen: 17,
+            worker_set: Some(set()),
         }
+    }
+
+    /// Every part of it is another number, and the largest that fits.
+    fn set() -> SetId {
+        let hash = SetHash { count: u32::MAX, sum: u64::MAX - 1, xor: u64::MAX - 2 };
+        SetId { generation: Generation(u64::MAX - 3), version: Version(u64::MAX), hash }
     }
 
     #[test]
     fn heartbeats_survive_the_wire() {
         let wire = heartbeat_to_wire(5, &beat());
         assert_eq!(heartbeat_from_wire(wire, None), Ok((5, beat())));
+    }
+
+    #[test]
+    fn ids_of_sets_survive_the_wire() {
+        for id in [set(), SetId { generation: Generation(1), version: Version(0), hash: SetHash::default() }]
+        {
+            assert_eq!(set_from_wire(&set_to_wire(id)), id);
+        }
+        let none = Heartbeat { worker_set: None, ..beat() };
+        let wire = heartbeat_to_wire(5, &none);
+        assert_eq!(wire.worker_set, None, "none is not an empty one");
+        assert_eq!(heartbeat_from_wire(wire, None), Ok((5, none)));
+    }
+
+    #[test]
+    fn who_a_worker_is_survives_the_wire() {
+        let (key, nonce) = (beat().key, beat().nonce);
+        let full = beat().profile.unwrap();
+        let unseated = Profile { seat: None, host: String::new(), started_us: 0, ..full.clone() };
+        for known in [full.clone(), unseated] {
+            assert_eq!(profile(&hello(&key, nonce, &known)), Ok(known));
+        }
+        let said = hello(&key, nonce, &full);
+        let refused = wire::Hello { seat: "no such seat".to_owned(), ..said.clone() };
+        assert!(profile(&refused).unwrap_err().0.contains("seat"));
+        let long = wire::Hello { host: "h".repeat(1_000), started_us: -5, ..said };
+        let read = profile(&long).unwrap();
+        assert_eq!((read.host.len(), read.started_us), (TEXT_BYTES_MAX, 0), "cut, and no date before 1970");
     }
 
     #[test]
@@ -348,6 +410,7 @@ mod tests {
                 stops,
                 resync: true,
                 drain: true,
+                worker_set: Some(set()),
             }),
             Answer::Inactive { why: InactiveReason::Ended(HolderEnd::Expired) },
             Answer::Inactive { why: InactiveReason::KeyTaken },

@@ -7,10 +7,11 @@
 //!
 //! The foundation knows nothing of jobs: [`queue`] (what happens next), [`rng`] (chance), [`clock`] (what processes
 //! believe), [`net`] (what arrives), [`process`] (who runs), [`faults`] (what goes wrong), [`trace`] (what happened),
-//! [`run`] (many seeds), [`law`] (what must not). A world is made of these:
-//! [`jobs`] (jobs and leases), [`swim`] (who is in a cluster).
+//! [`run`] (many seeds), [`law`] (what must not), [`explore`] (all there is, in small worlds). A world is made of these:
+//! [`jobs`] (jobs and leases), [`swim`] (who is in a cluster), [`muster`] (what a scheduler without memory may start).
 
 pub mod clock;
+pub mod explore;
 pub mod faults;
 pub mod law;
 pub mod net;
@@ -22,4 +23,4 @@ pub mod time;
 pub mod trace;
 mod worlds;
 
-pub use worlds::{jobs, swim};
+pub use worlds::{jobs, muster, swim};

@@ -93,6 +93,7 @@ caught_by! {
     an_unreliable_node_believed_at_once_is_caught: HoldDownSkipped by "believed_too_early";
     a_verdict_on_waking_is_caught: SleepCondemns by "woken_node_condemned" | "deaf_node_condemned";
     a_voucher_without_a_review_is_caught: VouchesUnseen by "believed_too_early";
+    news_sent_to_everybody_at_once_is_caught: FloodsNews by "grows_without_bound";
 }
 
 /// The deaf law may notice this one first; alone, the law that is meant must notice it too.

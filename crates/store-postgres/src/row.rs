@@ -90,6 +90,8 @@ pub(crate) fn settings(row: &Row, first: usize) -> Result<QueueSettings, Trouble
     Ok(QueueSettings {
         paused: row.try_get(first)?,
         exclusive: row.try_get(first + 1)?,
+        // A volatile queue belongs to one server; here several may serve.
+        volatile: false,
         heartbeat_timeout: row.try_get::<_, Option<i64>>(first + 2)?.map(duration),
         max_attempts: max_attempts.map(|number| number.max(0) as u32),
         retry: retry(row, first + 4)?,

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::{
-    Backoff, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report, WorkerKey,
+    Backoff, Hold, HolderEnd, Invalid, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report,
+    WorkerKey,
 };
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
@@ -273,6 +274,11 @@ impl JobStore for PostgresStore {
     }
 
     async fn set_queue(&self, queue: &QueueName, patch: QueuePatch) -> Result<QueueSettings, StoreError> {
+        if patch.volatile == Some(true) {
+            return Err(StoreError::Invalid(Invalid::new(
+                "a volatile queue belongs to one server; on PostgreSQL several may serve it",
+            )));
+        }
         self.lanes.upkeep.run(SetQueue { queue: queue.clone(), patch }).await
     }
 

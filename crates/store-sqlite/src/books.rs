@@ -11,7 +11,8 @@ use crate::db::Db;
 use crate::error::Trouble;
 use crate::row;
 
-const QUEUES: &str = "SELECT no, name, paused, exclusive, heartbeat_us, max_attempts, retry FROM queues";
+const QUEUES: &str = "
+    SELECT no, name, paused, exclusive, heartbeat_us, max_attempts, retry, volatile FROM queues";
 
 const CREATE_QUEUE: &str = "INSERT INTO queues (name) VALUES (?1)";
 

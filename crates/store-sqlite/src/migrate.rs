@@ -24,6 +24,7 @@ const MIGRATIONS: &[Migration] = &[
     Migration { number: 2, name: "workers", sql: include_str!("../migrations/0002_workers.sql") },
     Migration { number: 3, name: "exclusive", sql: include_str!("../migrations/0003_exclusive.sql") },
     Migration { number: 4, name: "registries", sql: include_str!("../migrations/0004_registries.sql") },
+    Migration { number: 5, name: "volatile", sql: include_str!("../migrations/0005_volatile.sql") },
 ];
 
 /// Tells our files from those of other programs: "tenu".

@@ -8,7 +8,9 @@ use crate::row;
 use crate::writer::{Tx, Verb};
 
 const SET: &str = "
-    UPDATE queues SET paused = ?2, exclusive = ?3, heartbeat_us = ?4, max_attempts = ?5, retry = ?6 WHERE no = ?1";
+    UPDATE queues SET paused = ?2, exclusive = ?3, heartbeat_us = ?4, max_attempts = ?5, retry = ?6,
+        volatile = ?7
+    WHERE no = ?1";
 
 /// Room for a modest batch is proved, not only for a single page: a disk that takes one more page is full all the same.
 /// Blob 0 belongs to no job.
@@ -37,7 +39,8 @@ impl Verb for SetQueue {
             settings.exclusive,
             settings.heartbeat_timeout.map(row::micros),
             settings.max_attempts,
-            settings.retry.map(|policy| policy.to_string())
+            settings.retry.map(|policy| policy.to_string()),
+            settings.volatile
         ])?;
         tx.books.note_queue(no, self.queue.clone(), settings.clone());
         Ok(settings)

@@ -14,7 +14,7 @@ use crate::time::Now;
 pub(crate) const GET: &str = "SELECT {columns} FROM {tables} WHERE jobs.id = ?1";
 
 const QUEUES: &str = "
-    SELECT no, name, paused, exclusive, heartbeat_us, max_attempts, retry,
+    SELECT no, name, paused, exclusive, heartbeat_us, max_attempts, retry, volatile,
         scheduled, available, running, completed, cancelled, dead
     FROM queues ORDER BY name";
 
@@ -92,7 +92,7 @@ impl Query for Stats {
         while let Some(row) = rows.next()? {
             let mut counts = [0; 6];
             for (state, count) in counts.iter_mut().enumerate() {
-                *count = row.get::<_, i64>(7 + state)? as u64;
+                *count = row.get::<_, i64>(8 + state)? as u64;
             }
             let oldest: Option<i64> =
                 db.prepare(OLDEST)?.query_row(params![row.get::<_, i64>(0)?, LANES_MAX], |row| row.get(0))?;

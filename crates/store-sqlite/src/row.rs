@@ -70,7 +70,7 @@ pub(crate) fn job(db: &Db, row: &Row<'_>) -> Result<Job, Trouble> {
     })
 }
 
-/// A queue's settings, from five columns starting at `first`.
+/// A queue's settings, from six columns starting at `first`.
 pub(crate) fn settings(row: &Row<'_>, first: usize) -> Result<QueueSettings, Trouble> {
     Ok(QueueSettings {
         paused: row.get(first)?,
@@ -78,6 +78,7 @@ pub(crate) fn settings(row: &Row<'_>, first: usize) -> Result<QueueSettings, Tro
         heartbeat_timeout: row.get::<_, Option<i64>>(first + 2)?.map(duration),
         max_attempts: row.get(first + 3)?,
         retry: retry(row, first + 4)?,
+        volatile: row.get(first + 5)?,
     })
 }
 

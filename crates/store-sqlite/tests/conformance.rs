@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use store::JobStore;
 use store::conformance::{self, BoxFuture, Case, Harness, TestClock};
+use store::{JobStore, Paired};
 use store_sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -11,8 +11,22 @@ store::conformance_tests!(check);
 store::conformance_tests!(durable check);
 store::conformance_tests!(alone check);
 
+/// The same with a volatile store beside it.
+mod paired {
+    use super::check_paired;
+
+    store::conformance_tests!(check_paired);
+    store::conformance_tests!(durable check_paired);
+    store::conformance_tests!(volatile check_paired);
+}
+
 fn check(case: Case) {
     run(case, &[]);
+}
+
+fn check_paired(case: Case) {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(case.run(Pair(Directory { dir: tempfile::tempdir().unwrap(), replacements: &[] })));
 }
 
 /// Rare states are listed by another statement than common ones.
@@ -38,5 +52,16 @@ impl Harness for Directory {
         let options = SqliteOptions { fsync: false, ..SqliteOptions::new(self.dir.path()) };
         let store = SqliteStore::open_mutated(options, clock, self.replacements).unwrap();
         Box::pin(async { Arc::new(store) as Arc<dyn JobStore> })
+    }
+}
+
+struct Pair(Directory);
+
+impl Harness for Pair {
+    fn open(&self, clock: Arc<TestClock>) -> BoxFuture<'_, Arc<dyn JobStore>> {
+        Box::pin(async {
+            let durable = self.0.open(clock.clone()).await;
+            Paired::open(durable, clock).await.unwrap() as Arc<dyn JobStore>
+        })
     }
 }

@@ -115,6 +115,21 @@ fn write_third_schema(dir: &Path) {
         .unwrap();
 }
 
+/// Writes a file of the fourth schema: queue `q` is exclusive and paused, `set` has an available job and a limit.
+fn write_fourth_schema(dir: &Path) {
+    let database = create(dir, 4);
+    database
+        .execute_batch(&format!(
+            "INSERT INTO queues (no, name, paused, exclusive, max_attempts, available)
+             VALUES (1, 'q', 1, 1, NULL, 0), (2, 'set', 0, 0, 4, 1);
+             INSERT INTO jobs (id, state, queue, priority, run_at, attempt, max_attempts, max_lost, fence,
+                 enqueued_at, kind, payload)
+             VALUES ({one}, 1, 2, 0, 5, 0, 5, 5, 0, 5, 'k', x'01')",
+            one = blob(1),
+        ))
+        .unwrap();
+}
+
 fn lease_clock() -> LeaseTime {
     LeaseTime::from_micros((TestClock::START.as_millis() + 3_600_000) * 1_000)
 }
@@ -301,4 +316,31 @@ async fn everyone_of_the_third_schema_is_in_the_one_registry() {
         let known = store.worker(&worker(key)).await.unwrap().unwrap();
         assert_eq!(known.ended.is_none(), is_back, "{key}");
     }
+}
+
+#[tokio::test]
+async fn queues_of_the_fourth_schema_are_durable_and_can_be_made_volatile() {
+    let dir = tempfile::tempdir().unwrap();
+    write_fourth_schema(dir.path());
+    let clock = Arc::new(TestClock::new());
+    let open = || SqliteStore::open(SqliteOptions::new(dir.path()), clock.clone()).unwrap();
+    let store = open();
+    assert_eq!(schema_version(dir.path()).unwrap(), Some(migrations().len() as u32));
+
+    let q = QueueSettings { paused: true, exclusive: true, ..QueueSettings::default() };
+    let set = QueueSettings { max_attempts: Some(4), ..QueueSettings::default() };
+    let stats = store.stats().await.unwrap();
+    let seen: Vec<_> = stats.into_iter().map(|stats| (stats.settings, stats.counts)).collect();
+    assert_eq!(seen, [(q.clone(), [0; 6]), (set.clone(), [0, 1, 0, 0, 0, 0])]);
+
+    let patch = QueuePatch { volatile: Some(true), ..QueuePatch::default() };
+    let volatile = QueueSettings { volatile: true, ..q };
+    assert_eq!(store.set_queue(&QueueName::new("q").unwrap(), patch).await.unwrap(), volatile);
+    drop(store);
+    let store = open();
+    let settings: Vec<_> =
+        store.queue_settings().await.unwrap().into_iter().map(|(_, settings)| settings).collect();
+    assert_eq!(settings, [volatile, set], "and stay so");
+    let claimed = store.claim(claim("w")).await.unwrap();
+    assert_eq!(claimed.iter().map(|claimed| claimed.hold.job).collect::<Vec<_>>(), [id(1)]);
 }

@@ -5,17 +5,21 @@
 
 pub mod conformance;
 mod error;
+mod inheritance;
 mod memory;
+mod paired;
 mod port;
 mod reason;
 mod remembered;
+mod servers;
 
 pub use error::StoreError;
 pub use memory::{MemoryStore, Mutation};
+pub use paired::Paired;
 pub use port::{
-    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
-    Expired, Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats,
-    Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
+    Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
+    Expired, Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 pub use reason::{error_tail, poison_reason};
 pub use remembered::{decode_answer, encode_answer};

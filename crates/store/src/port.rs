@@ -16,11 +16,13 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{
-    Fence, Hold, HolderEnd, Job, JobId, Kind, LeaseTime, NewJob, Nonce, QueueName, QueuePatch, QueueSettings,
-    RegistryId, Report, RequestId, State, WallTime, WorkerKey,
+    ClientId, Fence, Hold, HolderEnd, Job, JobId, Kind, LeaseTime, NewJob, Nonce, QueueName, QueuePatch,
+    QueueSettings, RegistryId, Report, RequestId, State, WallTime, WorkerKey,
 };
 
 use crate::error::StoreError;
+pub use crate::inheritance::{Alarm, Inheritance};
+pub use crate::servers::{News, Peer, ServerInfo};
 
 /// A durable home for jobs. See the module's rules.
 #[async_trait]
@@ -142,6 +144,50 @@ pub trait JobStore: Send + Sync + 'static {
     /// Proves that the store can commit a write now.
     async fn check(&self) -> Result<(), StoreError>;
 
+    // What follows is about volatile queues. A store that has none keeps to what is written here.
+
+    /// Whether this queue's jobs are kept in memory alone. Their ids are those of [`ClientId::job`](model::ClientId::job), and
+    /// no other job has such an id.
+    fn is_volatile(&self, _queue: &QueueName) -> bool {
+        false
+    }
+
+    /// Whether there is such a queue.
+    fn has_volatile(&self) -> bool {
+        false
+    }
+
+    /// Whether what it says of workers survives a restart of the server.
+    fn is_durable(&self) -> bool {
+        true
+    }
+
+    /// A client knows how these of its jobs ended, and how all below `lowest` did, its oldest submission that it still waits
+    /// for. From now on ids below it are refused, never run; those above it are remembered. Answers whose results need not be kept for it any
+    /// longer: who reported them, and under which claim.
+    async fn acknowledge(
+        &self,
+        _ids: Vec<JobId>,
+        _lowest: Option<JobId>,
+    ) -> Result<Vec<(WorkerKey, Hold)>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// The jobs of this client that have ended and are not acknowledged, by id.
+    async fn ended_of(&self, _client: ClientId) -> Result<Vec<Job>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    /// What former lives of the server left behind, as its workers tell it.
+    fn inheritance(&self) -> Inheritance {
+        Inheritance::default()
+    }
+
+    /// The double starts that were noticed since this was last asked, for the log. At most a thousand are kept; all are counted.
+    fn take_alarms(&self) -> Vec<Alarm> {
+        Vec::new()
+    }
+
     // What follows is about several servers on one store. A store for one server alone keeps to what is written here: it has
     // one registry, always the same, which nobody else can take and no news from anybody.
 
@@ -194,52 +240,6 @@ pub trait JobStore: Send + Sync + 'static {
     }
 }
 
-/// Who serves, for other servers and for people.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ServerInfo {
-    /// Its name.
-    pub name: String,
-    /// Where workers reach it, as they would write it.
-    pub address: String,
-}
-
-/// A registry as another server sees it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// Which.
-    pub registry: RegistryId,
-    /// Whose it is.
-    pub server: ServerInfo,
-    /// How often it has beaten.
-    pub beats: u64,
-    /// Its server has gone.
-    pub resigned: bool,
-}
-
-/// What one server tells the others, or someone who wrote to the store without any server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum News {
-    /// These queues have new available jobs.
-    Ready(Vec<QueueName>),
-    /// A job was scheduled, perhaps earlier than all others.
-    Scheduled,
-    /// This queue's settings were changed.
-    QueueSet(QueueName),
-    /// A running job was cancelled: its holder is to be told.
-    CancelAsked {
-        /// Who holds it.
-        holder: WorkerKey,
-        /// Which.
-        hold: Hold,
-    },
-    /// A server has people who watch jobs: for a while, tell which jobs change.
-    Watching,
-    /// These jobs changed state.
-    Changed(Vec<JobId>),
-    /// News may have been lost: look at everything again.
-    Missed,
-}
-
 /// Jobs to enqueue together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EnqueueBatch {
@@ -260,6 +260,8 @@ pub struct EnqueueAnswer {
     pub ready: Vec<QueueName>,
     /// How soon the earliest job scheduled by this call is due.
     pub next_run_in: Option<Duration>,
+    /// Jobs that have ended already: a volatile one whose result was here before it.
+    pub ended: Vec<JobId>,
 }
 
 /// What became of one job of an enqueue.

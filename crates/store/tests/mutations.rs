@@ -3,7 +3,7 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 
-use store::conformance::{BoxFuture, Case, Harness, TestClock, cases, ready, shared_cases};
+use store::conformance::{BoxFuture, Case, Harness, TestClock, cases, ready, shared_cases, volatile_cases};
 use store::{JobStore, MemoryStore, Mutation};
 
 /// Which case must notice which bug.
@@ -152,6 +152,40 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         ),
         (TakeOverCountsLosses, &["loss_by_a_take_over_does_not_count"]),
         (NewsComeBack, &["news_do_not_come_back"]),
+        (UnknownHoldNotAdopted, &["unknown_hold_is_adopted"]),
+        (WaitingJobNotAdopted, &["job_that_waits_is_adopted"]),
+        (TerminalHolderAdopted, &["terminal_holder_is_not_believed"]),
+        (SecondCopyAdopted, &["second_copy_of_an_unknown_job_is_lost"]),
+        (
+            DoubleStartNotCounted,
+            &[
+                "second_copy_of_an_unknown_job_is_lost",
+                "second_copy_of_a_running_job_is_lost",
+                "second_copy_of_an_ended_job_is_lost",
+                "late_report_after_the_next_start_is_an_alarm",
+                "result_of_a_former_life_after_our_start_is_an_alarm",
+                "completed_job_does_not_run_again_unnoticed",
+            ],
+        ),
+        (OwnReportRaisesAlarm, &["claim_that_reported_is_lost_without_an_alarm"]),
+        (AdoptedJobStartsAgain, &["unknown_hold_is_adopted"]),
+        (AdoptedEndsByAnyone, &["adopted_claim_ends_with_its_holders_report_alone"]),
+        (AdoptedOutlivesHolder, &["holder_that_is_gone_runs_nothing"]),
+        (EarlyResultDropped, &["result_before_its_job_ends_it"]),
+        (EarlyResultIgnored, &["result_before_its_job_ends_it", "failure_before_its_job_counts"]),
+        (
+            LossBeatsLateReport,
+            &["late_report_beats_a_loss", "late_report_beats_a_burial", "late_report_beats_a_hand_back"],
+        ),
+        (LateReportEndsNextAttempt, &["late_report_after_the_next_start_is_an_alarm"]),
+        (FenceIgnoresReported, &["fences_grow_past_what_was_reported"]),
+        (MarkIgnored, &["ids_below_the_mark_are_refused"]),
+        (AcknowledgedRunsAgain, &["acknowledged_job_is_not_run_again", "ids_below_the_mark_are_refused"]),
+        (AcknowledgedResultStaysWithItsWorker, &["acknowledged_job_is_not_run_again"]),
+        (ClientForgottenAtOnce, &["client_is_forgotten_after_a_day_of_silence"]),
+        (VolatileQueueFollowsPatch, &["volatile_queue_is_exclusive_whatever_is_set"]),
+        (DurableIdTaken, &["durable_id_is_refused"]),
+        (SharedStoreTakesVolatileQueue, &["volatile_queue_is_refused_where_several_serve"]),
     ]
 };
 
@@ -186,13 +220,24 @@ fn every_mutation_is_noticed_by_the_case_that_is_about_it() {
 
 /// The cases that a memory store with this bug fails.
 fn failing(mutation: Option<Mutation>) -> Vec<&'static str> {
-    let all = cases().into_iter().chain(shared_cases());
-    all.filter(|case| fails(case, mutation)).map(|case| case.name).collect()
+    let shared = cases().into_iter().chain(shared_cases());
+    let shared = shared.filter(|case| fails(case, Shared { mutation, store: OnceLock::new() }));
+    let volatile = volatile_cases().into_iter().filter(|case| fails(case, volatile(mutation)));
+    shared.chain(volatile).map(|case| case.name).collect()
 }
 
-fn fails(case: &Case, mutation: Option<Mutation>) -> bool {
-    let shared = Shared { mutation, store: OnceLock::new() };
-    panic::catch_unwind(AssertUnwindSafe(|| ready(case.run(shared)))).is_err()
+fn fails(case: &Case, harness: impl Harness) -> bool {
+    panic::catch_unwind(AssertUnwindSafe(|| ready(case.run(harness)))).is_err()
+}
+
+/// A volatile store with this bug.
+fn volatile(mutation: Option<Mutation>) -> impl Harness {
+    move |clock: Arc<TestClock>| -> Arc<dyn JobStore> {
+        Arc::new(match mutation {
+            None => MemoryStore::volatile(clock),
+            Some(mutation) => MemoryStore::volatile_broken(clock, mutation),
+        })
+    }
 }
 
 /// A shared store with this bug, made when it is opened.

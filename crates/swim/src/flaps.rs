@@ -110,7 +110,8 @@ impl Flaps {
         flap.settle(now, config);
         if flap.held.is_some() {
             flap.held = Some(incarnation);
-            return Some(flap.held_until);
+            // It speaks, and its time is over.
+            return Some(flap.held_until).filter(|until| *until > now);
         }
         if flap.penalty < HELD_FROM && !unreliable {
             return None;
@@ -125,8 +126,9 @@ impl Flaps {
         self.by_node.get(&id).is_some_and(|flap| flap.held.is_some())
     }
 
-    pub(crate) fn held_until(&self, id: NodeId) -> Option<Instant> {
-        self.by_node.get(&id).and_then(|flap| flap.held.map(|_| flap.held_until))
+    /// True if it was held, and its time is over.
+    pub(crate) fn has_served(&self, now: Instant, id: NodeId) -> bool {
+        self.by_node.get(&id).is_some_and(|flap| flap.held.is_some() && flap.held_until <= now)
     }
 
     /// The node is believed again, and on probation.

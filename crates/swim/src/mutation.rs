@@ -33,11 +33,13 @@ pub enum Mutation {
     SleepCondemns,
     /// Who condemned a node vouches for it without asking anybody.
     VouchesUnseen,
+    /// Each piece of news is sent to everybody at once.
+    FloodsNews,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 15] = {
+    pub const ALL: [Mutation; 16] = {
         use Mutation::*;
         [
             IncarnationNotMonotone,
@@ -55,6 +57,7 @@ impl Mutation {
             HoldDownSkipped,
             SleepCondemns,
             VouchesUnseen,
+            FloodsNews,
         ]
     };
 
@@ -76,6 +79,7 @@ impl Mutation {
             Mutation::HoldDownSkipped => "hold_down_skipped",
             Mutation::SleepCondemns => "sleep_condemns",
             Mutation::VouchesUnseen => "vouches_unseen",
+            Mutation::FloodsNews => "floods_news",
         }
     }
 }

@@ -41,7 +41,7 @@ pub(crate) enum Timer {
     Join,
     /// When to contact the dead or a known address.
     ReachOut,
-    /// When a contradiction that was not believed at once may be believed.
+    /// When a contradiction that was not believed at once may be believed, if its node is still heard.
     HoldDown { node: Identity, incarnation: Incarnation },
     /// When to begin or go on with the review of this number.
     Review { number: u32 },

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use clock::SystemClock;
 use lease::clock_rule::Stopping;
 use lease::message::Profile;
-use model::{Clock, Invalid, JobId, Kind, Limits, Nonce};
+use model::{Clock, Invalid, JobId, Kind, Limits, Nonce, Seat};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -35,6 +35,7 @@ const GRACE_DEFAULT: Duration = Duration::from_secs(25);
 pub struct WorkerBuilder {
     pub(crate) servers: String,
     name: Option<String>,
+    seat: Option<String>,
     queues: Vec<String>,
     concurrency: u32,
     pub(crate) lease: Option<Duration>,
@@ -55,6 +56,7 @@ impl WorkerBuilder {
         WorkerBuilder {
             servers,
             name: None,
+            seat: None,
             queues: Vec::new(),
             concurrency: CONCURRENCY_DEFAULT,
             lease: None,
@@ -80,6 +82,14 @@ impl WorkerBuilder {
     /// A name for people: a host, a pod. The host name when not given.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
+        self
+    }
+
+    /// The stable place this worker sits in, such as `rack3-gpu0`: one instance at a time. On the same machine the one that
+    /// was started last has it; on another machine only when whoever sits there is lost. Who is turned away drains, and who
+    /// was replaced comes to an end. For volatile queues; sits nowhere when not given.
+    pub fn seat(mut self, seat: impl Into<String>) -> Self {
+        self.seat = Some(seat.into());
         self
     }
 
@@ -225,7 +235,16 @@ impl WorkerBuilder {
         let name = self.name.clone().unwrap_or_else(key::host_name);
         let (key, nonce) = (key::fresh(&name), Nonce::new(rand::random()));
         let version = env!("CARGO_PKG_VERSION").to_owned();
-        let profile = Profile { name, queues, slots: self.concurrency, version, stop_within };
+        let profile = Profile {
+            name,
+            queues,
+            slots: self.concurrency,
+            version,
+            stop_within,
+            seat: self.seat.as_deref().map(Seat::new).transpose()?,
+            host: key::host_name(),
+            started_us: started_us(&*self.clock.0),
+        };
         if self.guardian.0.as_ref().is_some_and(|guardian| !guardian.engage()) {
             return Err(Invalid::new("this guardian serves another worker; start one for each").into());
         }
@@ -299,6 +318,12 @@ impl WorkerBuilder {
         self.kinds.push(kind);
         self
     }
+}
+
+/// Now, in microseconds. What the clock does not show is drawn, so that of two processes started in one millisecond one is
+/// the later.
+fn started_us(clock: &dyn Clock) -> u64 {
+    clock.wall().as_millis().unsigned_abs() * 1_000 + rand::random_range(0..1_000)
 }
 
 /// The guardian, or none.

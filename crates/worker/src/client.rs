@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rpc::ApiError;
 use rpc::wire;
 use rpc::wire::jobs_client::JobsClient;
+use rpc::wire::muster_client::MusterClient;
 use rpc::wire::queues_client::QueuesClient;
 use rpc::wire::servers_client::ServersClient;
 use rpc::wire::work_client::WorkClient;
@@ -20,6 +21,7 @@ use tonic::{Response, Status, Streaming};
 
 use crate::error::ClientError;
 use crate::server::{CONNECT_TIMEOUT, CONNECT_TIMEOUT_ALONE, Server, Silence, client_error, owner, silence};
+use crate::submit::{SubmitOptions, Submitter};
 
 /// Largest message in either direction; larger ones are refused by whoever notices first.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -72,9 +74,56 @@ impl Client {
         if request.request_id.is_empty() {
             request.request_id = format!("{:032x}", rand::random::<u128>());
         }
+        self.submit(request).await
+    }
+
+    /// Adds jobs whose ids or request id make it safe to repeat the call.
+    pub(crate) async fn submit(
+        &self,
+        request: wire::EnqueueRequest,
+    ) -> Result<wire::EnqueueResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let request = request.clone();
             async move { jobs(channel).enqueue(request).await }
+        })
+        .await
+    }
+
+    /// Submits jobs to volatile queues and follows them to their end; see [the crate](crate#volatile-queues). Must be called
+    /// inside a tokio runtime.
+    pub fn submitter(&self, options: SubmitOptions) -> Submitter {
+        Submitter::start(self.clone(), &options)
+    }
+
+    /// How the volatile jobs of one client end. The stream does not fail over: when it is over, the caller asks again, and is
+    /// told first what it missed. [`Client::submitter`] does all of that.
+    pub async fn ends(&self, request: wire::EndsRequest) -> Result<Ends, ClientError> {
+        let frames = self
+            .call(Repeat::Safe, |channel| {
+                let request = request.clone();
+                async move { jobs(channel).ends(request).await }
+            })
+            .await?;
+        Ok(Ends { server: self.preferred_url().to_owned(), frames })
+    }
+
+    /// Says that the client knows how these volatile jobs ended.
+    pub async fn acknowledge(
+        &self,
+        request: wire::AcknowledgeRequest,
+    ) -> Result<wire::AcknowledgeResponse, ClientError> {
+        self.call(Repeat::Safe, |channel| {
+            let request = request.clone();
+            async move { jobs(channel).acknowledge(request).await }
+        })
+        .await
+    }
+
+    /// Why a server with volatile queues still waits, and who may run what.
+    pub async fn muster_status(&self) -> Result<wire::MusterStatus, ClientError> {
+        self.call(Repeat::Safe, |channel| async move {
+            let mut muster = MusterClient::new(channel).max_decoding_message_size(MESSAGE_BYTES_MAX);
+            muster.status(wire::MusterStatusRequest {}).await
         })
         .await
     }
@@ -380,6 +429,20 @@ impl Watch {
     /// The next event; `None` when the server ended the stream.
     pub async fn next(&mut self) -> Result<Option<wire::JobEvent>, ClientError> {
         self.events.message().await.map_err(|status| client_error(&self.server, status))
+    }
+}
+
+/// A stream of ends of volatile jobs.
+#[derive(Debug)]
+pub struct Ends {
+    server: String,
+    frames: Streaming<wire::EndsFrame>,
+}
+
+impl Ends {
+    /// The next ends; `None` when the server ended the stream.
+    pub async fn next(&mut self) -> Result<Option<wire::EndsFrame>, ClientError> {
+        self.frames.message().await.map_err(|status| client_error(&self.server, status))
     }
 }
 

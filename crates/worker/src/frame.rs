@@ -36,6 +36,9 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
             .collect(),
         // The stream says whose it is.
         leave: transmit.leave.map(|leave| wire::Leave { all_stopped: leave.all_stopped }),
+        worker_set: transmit.worker_set.map(lease_convert::set_to_wire),
+        // The ledger knows nothing of healthchecks.
+        checked: 0,
     }
 }
 
@@ -50,6 +53,7 @@ pub(crate) fn grant(assignment: &wire::Assignment, kind_timeout: Option<Duration
             timeout: span(assignment.timeout_ms, "timeout_ms")?,
             heartbeat_timeout: [job_timeout, kind_timeout].into_iter().flatten().min(),
             exclusive: assignment.exclusive,
+            at_once: assignment.at_once,
             start: Start {
                 generation: Generation(assignment.generation),
                 key: convert::worker(&assignment.worker)?,
@@ -73,6 +77,19 @@ pub(crate) fn bound(holds: &[wire::Hold]) -> Option<Input> {
         return None;
     }
     readable("bound", || Ok(Input::Bound(convert::holds(holds)?)))
+}
+
+/// Results that need not be kept any longer.
+pub(crate) fn forget(holds: &[wire::Hold]) -> Option<Input> {
+    if holds.is_empty() {
+        return None;
+    }
+    readable("forget", || Ok(Input::Forget(convert::holds(holds)?)))
+}
+
+/// The present set of workers, told outside an answer to a heartbeat.
+pub(crate) fn told(set: &wire::WorkerSet) -> Input {
+    Input::Told(lease_convert::set_from_wire(set))
 }
 
 /// The answer to a report.

@@ -30,8 +30,8 @@ struct Identity {
     is_registered: bool,
 }
 
-/// What a handler's task tells the session. At most one end, one untaken note and one untaken sign per running job, so
-/// that the channel is bounded by the number of slots.
+/// What a handler's task tells the session. At most one end, one untaken note and one untaken sign per running job, and the
+/// end of one healthcheck, so that the channel is bounded by the number of slots.
 #[derive(Debug)]
 pub(crate) enum JobEvent {
     /// There is a progress note to take.
@@ -40,6 +40,11 @@ pub(crate) enum JobEvent {
     Beaten(Hold),
     /// The server refused a write of this job.
     Lost(Hold),
+    /// The healthcheck has ended.
+    Checked {
+        /// All that it went through did its part.
+        is_well: bool,
+    },
     /// The handler returned or its task is gone.
     Finished {
         /// Which job.

@@ -24,11 +24,13 @@ use crate::farewell;
 use crate::frame;
 use crate::guard::Guard;
 use crate::handler::Handlers;
+use crate::healthcheck::Checks;
 use crate::home::{Home, JobEvent};
 use crate::jobs::{Assigned, Jobs};
 use crate::key;
 use crate::link::{self, LinkEvent, LinkTerms};
 use crate::route::Route;
+use crate::told::Told;
 use crate::worker::Shutdown;
 
 /// Ends and notes taken from handlers in one go.
@@ -77,6 +79,8 @@ pub(crate) struct Session {
     route: Route,
     link_terms: LinkTerms,
     jobs: Jobs,
+    checks: Checks,
+    told: Told,
     guard: Guard,
     /// Resolves when the guardian is gone; never without one.
     guardian_lost: Pin<Box<dyn Future<Output = ()> + Send>>,
@@ -113,6 +117,7 @@ impl Session {
         guard.follow_key(parts.home.key(), parts.nonce);
         let ledger = Ledger::new(parts.terms, parts.home.key(), parts.nonce);
         let hello = lease_convert::hello(ledger.key(), ledger.nonce(), &profile);
+        let starter = guard.guardian().filter(|_| parts.handlers.has_exec()).cloned();
         Session {
             link: link::spawn(link_terms.clone(), first, hello),
             route,
@@ -121,6 +126,8 @@ impl Session {
             stopping,
             link_terms,
             jobs: Jobs::new(parts.handlers, Arc::clone(&parts.home), stopping.kill_wait),
+            checks: Checks::new(parts.home.events.clone(), starter),
+            told: Told::default(),
             guardian_lost: Box::pin(guard.lost()),
             guard,
             doom: parts.doom,
@@ -165,7 +172,7 @@ impl Session {
     async fn next_event(&mut self, shutdown: &Shutdown) -> Event {
         let now = self.clock.monotonic();
         self.set_timer(now);
-        let is_writing = self.ledger.has_transmit(now);
+        let is_writing = self.ledger.has_transmit(now) || self.checks.has_done();
         // In this order, what can be learned is learned before a frame is made of it.
         tokio::select! {
             biased;
@@ -209,7 +216,18 @@ impl Session {
         if matches!(heartbeat, Some(Input::HeartbeatAnswered { answer: Answer::Ok(_), .. })) {
             self.route.settled();
         }
-        for input in answers.chain(stops).chain(frame::bound(&frame.bound)).chain(heartbeat) {
+        let forget = frame::forget(&frame.forget);
+        let told = frame.worker_set.as_ref().map(frame::told);
+        self.told.set(frame.worker_set.as_ref());
+        if let Some(answer) = &frame.heartbeat {
+            self.told.answer(answer);
+        }
+        if frame.check != 0 {
+            self.checks.ask(frame.check);
+        }
+        for input in
+            answers.chain(stops).chain(frame::bound(&frame.bound)).chain(forget).chain(told).chain(heartbeat)
+        {
             self.input(now, input);
         }
         for assignment in frame.assignments {
@@ -234,6 +252,7 @@ impl Session {
                     self.jobs.remove(hold);
                     self.input(now, Input::Finished { hold, ended });
                 }
+                JobEvent::Checked { is_well } => self.checks.ended(is_well),
                 JobEvent::Lost(hold) => {
                     self.input(now, Input::Stopped(Stop { hold, reason: StopOrder::Lost }));
                 }
@@ -362,6 +381,7 @@ impl Session {
     }
 
     fn hang_up(&mut self, why: String) {
+        self.checks.forget();
         if self.frames.take().is_some() {
             self.observer.tell(|| WorkerEvent::Disconnected { why });
         }
@@ -388,14 +408,16 @@ impl Session {
         let Some(frames) = &self.frames else { return };
         // Only this loop sends, so the place that was free is still free.
         let Ok(place) = frames.try_reserve() else { return };
-        match self.ledger.poll_transmit(now) {
-            Some(transmit) => {
-                if let Some(leave) = &transmit.leave {
-                    self.says_all_stopped = leave.all_stopped;
-                }
-                place.send(frame::worker_frame(transmit));
+        let (transmit, checked) = (self.ledger.poll_transmit(now), self.checks.take_done());
+        if transmit.is_none() && checked.is_none() {
+            drop(place);
+        } else {
+            let transmit = transmit.unwrap_or_default();
+            if let Some(leave) = &transmit.leave {
+                self.says_all_stopped = leave.all_stopped;
             }
-            None => drop(place),
+            let checked = checked.unwrap_or_default();
+            place.send(wire::WorkerFrame { checked, ..frame::worker_frame(transmit) });
         }
         self.carry_out(now);
     }

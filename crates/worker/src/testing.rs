@@ -31,6 +31,7 @@ pub(crate) fn context(kind: &str) -> JobContext {
         timeout: None,
         heartbeat_timeout: Some(Duration::from_secs(60)),
         exclusive: false,
+        at_once: false,
         start: Start { generation: Generation(1), key: home.key(), number: 1 },
     };
     let assignment = wire::Assignment {

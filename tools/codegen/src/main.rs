@@ -36,6 +36,7 @@ const JSON: &[(&str, &str)] = &[
     (".tenure.v1.Assignment.payload", PAYLOAD),
     (".tenure.v1.Assignment.checkpoint", OPTIONAL_PAYLOAD),
     (".tenure.v1.Report.result", PAYLOAD),
+    (".tenure.v1.End.result", PAYLOAD),
     (".tenure.v1.ProgressNote.note", OPTIONAL_PAYLOAD),
     (".tenure.v1.ProgressNote.checkpoint", OPTIONAL_PAYLOAD),
 ];

@@ -55,6 +55,7 @@ struct Results {
 }
 
 pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
+    args.store.must_remember()?;
     let bar = if output.is_json() || output.is_quiet() {
         ProgressBar::hidden()
     } else {

@@ -81,11 +81,9 @@ async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     let (mut guarded, mut plain) = (Vec::new(), Vec::new());
     for _ in 0..args.rounds {
         guarded.push(round(&bench, args, guarded_worker(args, concurrency, &server.url, home)?).await?);
-        let program = Some(args.program.as_str());
-        plain.push(
-            round(&bench, args, noop::start(&server.url, concurrency, program, &home.join("plain.log"))?)
-                .await?,
-        );
+        let spawn = ["--spawn", &args.program];
+        let worker = noop::start(&server.url, concurrency, &spawn, &home.join("plain.log"))?;
+        plain.push(round(&bench, args, worker).await?);
     }
     bench.bar.finish_and_clear();
     let (guarded_per_s, plain_per_s) = (middle(guarded), middle(plain));

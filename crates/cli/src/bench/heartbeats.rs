@@ -67,6 +67,7 @@ struct Results {
 }
 
 pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
+    args.store.must_remember()?;
     let home = Home::new(None)?;
     let quiet = output.is_json() || output.is_quiet();
     let results = unless_interrupted(measure(args, home.path(), quiet)).await?;
@@ -194,7 +195,7 @@ impl Member {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             slots: bound,
             nonce: u64::from(number) + 1,
-            stop_within_ms: None,
+            ..Default::default()
         };
         frames.send(wire::WorkerFrame { hello: Some(hello), ..Default::default() }).await?;
         let answers = WorkClient::new(channel)

@@ -10,6 +10,9 @@ mod latency;
 mod noop;
 mod renewals;
 mod rescue;
+mod share;
+mod single;
+mod system;
 mod throughput;
 
 use std::path::{Path, PathBuf};
@@ -19,15 +22,14 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rpc::wire;
-use serde::Serialize;
 use worker::Client;
 
-use crate::exit::Exit;
-use crate::fleet::{Process, Server, this_program};
+use crate::exit::{Exit, Failure};
+use crate::fleet::Process;
 use crate::output::Output;
-use crate::signals::unless_interrupted;
 
-pub(crate) use noop::Args as NoopArgs;
+pub(crate) use noop::{Args as NoopArgs, run as run_noop};
+use system::SystemArgs;
 
 /// The queue the jobs go through.
 const QUEUE: &str = "bench";
@@ -36,7 +38,7 @@ const QUEUE: &str = "bench";
 #[derive(Debug, ClapArgs)]
 #[command(
     args_conflicts_with_subcommands = true,
-    after_help = "Examples:\n  tenure bench\n  tenure bench --store memory --jobs 200000 --json\n  tenure bench claim --backlog 1000000 --json\n  tenure bench heartbeats --workers 10000 --bound 100 --json\n  tenure bench exec\n  tenure bench rescue --kills 50"
+    after_help = "Examples:\n  tenure bench\n  tenure bench --store memory --jobs 200000 --json\n  tenure bench --store sqlite,volatile\n  tenure bench claim --backlog 1000000 --json\n  tenure bench heartbeats --workers 10000 --bound 100 --json\n  tenure bench exec\n  tenure bench rescue --kills 50"
 )]
 pub(crate) struct Args {
     #[command(subcommand)]
@@ -64,6 +66,7 @@ enum StoreKind {
     Sqlite,
     Memory,
     Postgres,
+    Volatile,
 }
 
 impl StoreKind {
@@ -72,150 +75,29 @@ impl StoreKind {
             StoreKind::Sqlite => "sqlite",
             StoreKind::Memory => "memory",
             StoreKind::Postgres => "postgres",
+            StoreKind::Volatile => "volatile",
         }
     }
-}
 
-#[derive(Debug, ClapArgs)]
-struct SystemArgs {
-    /// Which store the server uses.
-    #[arg(long, value_enum, default_value_t = StoreKind::Sqlite)]
-    store: StoreKind,
-    /// With `--store postgres`: a database of its own for the measurement. Without, a PostgreSQL is started for it, with
-    /// fsync, in a temporary directory.
-    #[arg(long, value_name = "URL")]
-    database_url: Option<String>,
-    /// Servers on that database, each with a worker process.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    servers: u16,
-    /// Jobs in each throughput phase.
-    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
-    jobs: u64,
-    /// Payload of each job, in bytes.
-    #[arg(long, default_value_t = 100)]
-    payload: usize,
-    /// Jobs in one enqueue call.
-    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    batch: u64,
-    /// Slots of the worker.
-    #[arg(long, default_value_t = 4_000)]
-    concurrency: u32,
-    /// Jobs per second while latency is measured.
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    rate: u64,
-    /// How long latency is measured, in seconds.
-    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
-    latency_seconds: u64,
-    /// Do not wait for the disk. Fast and forgetful; only for comparison.
-    #[arg(long)]
-    unsafe_no_fsync: bool,
-    /// Put the data here instead of in a temporary directory.
-    #[arg(long, value_name = "DIR")]
-    data: Option<PathBuf>,
-}
-
-#[derive(Debug, Serialize)]
-struct Results {
-    store: &'static str,
-    servers: u16,
-    durable: bool,
-    jobs: u64,
-    payload: usize,
-    enqueue_per_s: u64,
-    drain_per_s: u64,
-    pipelined_per_s: u64,
-    start_ms_p50: f64,
-    start_ms_p99: f64,
+    /// Refuses what a measurement of stores that remember cannot be asked about.
+    fn must_remember(self) -> Result<()> {
+        if self == StoreKind::Volatile {
+            bail!(Failure::usage("volatile queues are measured by `tenure bench --store volatile` only"));
+        }
+        Ok(())
+    }
 }
 
 /// Runs the measurement that was asked for.
 pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
     match args.command {
-        Some(Measure::Claim(args)) => return claim::run(&args, output).await,
-        Some(Measure::Heartbeats(args)) => return heartbeats::run(&args, output).await,
-        Some(Measure::Exec(args)) => return exec::run(&args, output).await,
-        Some(Measure::Rescue(args)) => return rescue::run(&args, output).await,
-        Some(Measure::Renewals(args)) => return renewals::run(&args, output),
-        None => {}
+        Some(Measure::Claim(args)) => claim::run(&args, output).await,
+        Some(Measure::Heartbeats(args)) => heartbeats::run(&args, output).await,
+        Some(Measure::Exec(args)) => exec::run(&args, output).await,
+        Some(Measure::Rescue(args)) => rescue::run(&args, output).await,
+        Some(Measure::Renewals(args)) => renewals::run(&args, output),
+        None => system::run(&args.system, output).await,
     }
-    let home = Home::new(args.system.data.as_deref())?;
-    let quiet = output.is_json() || output.is_quiet();
-    let results = unless_interrupted(measure(&args.system, home.path(), quiet)).await?;
-    if output.is_json() {
-        output.json(&results)?;
-    } else {
-        output.line(results.for_people(&args.system))?;
-    }
-    Ok(Exit::Done)
-}
-
-impl Results {
-    fn for_people(&self, args: &SystemArgs) -> String {
-        let store = if self.durable { "(durable)" } else { "(not durable)" };
-        [
-            format!("store        {} {store}", self.store),
-            format!("enqueue      {:>9} jobs/s   (calls of {})", self.enqueue_per_s, args.batch),
-            format!(
-                "drain        {:>9} jobs/s   (worker processes: {}, {} slots together)",
-                self.drain_per_s, self.servers, args.concurrency
-            ),
-            format!("pipelined    {:>9} jobs/s   (both at once)", self.pipelined_per_s),
-            format!(
-                "start        p50 {:.2} ms, p99 {:.2} ms   (enqueue call to handler, {} jobs/s)",
-                self.start_ms_p50, self.start_ms_p99, args.rate
-            ),
-        ]
-        .join("\n")
-    }
-}
-
-async fn measure(args: &SystemArgs, home: &Path, quiet: bool) -> Result<Results> {
-    ensure!(
-        args.servers == 1 || args.store == StoreKind::Postgres,
-        "several servers need `--store postgres`"
-    );
-    let database = Database::new(args.store, args.database_url.as_deref(), !args.unsafe_no_fsync)?;
-    let mut more = vec!["--store", args.store.word()];
-    if args.unsafe_no_fsync {
-        more.push("--unsafe-no-fsync");
-    }
-    more.extend(database.flags());
-    let mut servers = Vec::new();
-    for number in 0..args.servers {
-        servers.push(Server::start(&this_program()?, &home.join(format!("data-{number}")), &more).await?);
-    }
-    let clients = servers.iter().map(|server| Client::connect(&server.url)).collect::<Result<Vec<_>, _>>()?;
-    let bench = Bench { clients, bar: bar(args.jobs, quiet) };
-
-    bench.bar.set_message("enqueue");
-    bench.pause(true).await?;
-    let enqueue_per_s = throughput::enqueue(&bench, args).await?;
-
-    bench.bar.set_message("drain");
-    let slots = args.concurrency / u32::from(args.servers);
-    let start = |server: &Server| noop::start(&server.url, slots, None, &home.join("worker.log"));
-    let mut workers = servers.iter().map(start).collect::<Result<Vec<_>>>()?;
-    bench.wait_for_workers().await?;
-    let drain_per_s = throughput::drain(&bench, args.jobs).await?;
-
-    bench.bar.set_message("pipelined");
-    let pipelined_per_s = throughput::pipelined(&bench, args).await?;
-
-    bench.bar.set_message("latency");
-    let latency = latency::measure(&bench, args, &mut workers).await?;
-    bench.bar.finish_and_clear();
-    Ok(Results {
-        store: args.store.word(),
-        servers: args.servers,
-        durable: args.store != StoreKind::Memory && !args.unsafe_no_fsync,
-        jobs: args.jobs,
-        payload: args.payload,
-        enqueue_per_s,
-        drain_per_s,
-        pipelined_per_s,
-        start_ms_p50: latency.p50,
-        start_ms_p99: latency.p99,
-    })
 }
 
 /// The database of a measurement on PostgreSQL.
@@ -291,6 +173,22 @@ impl Bench {
         }
     }
 
+    /// Waits until volatile jobs would be started.
+    async fn wait_for_muster(&self) -> Result<()> {
+        let open = async {
+            loop {
+                let status = self.client().muster_status().await?;
+                let is_ready = status.workers.iter().any(|worker| worker.health == "healthy");
+                if !status.waiting && is_ready {
+                    return anyhow::Ok(());
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        let waited = tokio::time::timeout(Duration::from_secs(30), open).await;
+        waited.context("the worker was given no volatile jobs within 30 s")?
+    }
+
     async fn wait_for_workers(&self) -> Result<()> {
         for client in &self.clients {
             let connected = async {
@@ -338,12 +236,6 @@ impl Home {
             Home::Given(path) => path,
         }
     }
-}
-
-/// Runs the hidden worker of the benchmark.
-pub(crate) async fn run_noop(args: NoopArgs) -> Result<Exit> {
-    noop::run(args).await?;
-    Ok(Exit::Done)
 }
 
 /// A process that measures nothing any more must still be told to end.

@@ -8,9 +8,12 @@ use bytes::Bytes;
 use clap::Args as ClapArgs;
 use clock::SystemClock;
 use model::Clock as _;
+use worker::guardian::{Guardian, Isolation};
 use worker::{JobContext, JobError, Worker};
 
 use super::{QUEUE, exec};
+use crate::commands::long_running;
+use crate::exit::Exit;
 use crate::fleet::{Process, this_program};
 
 /// What a stamped payload starts with; the send time in nanoseconds follows.
@@ -26,18 +29,26 @@ pub(crate) struct Args {
     /// Run this for each job.
     #[arg(long)]
     spawn: Option<String>,
+    /// Have a guardian, and so be fit for volatile queues.
+    #[arg(long)]
+    guarded: bool,
 }
 
-/// Starts the worker process.
-pub(super) fn start(server: &str, concurrency: u32, spawn: Option<&str>, log: &Path) -> Result<Process> {
+/// Starts the worker process, with these flags besides.
+pub(super) fn start(server: &str, concurrency: u32, more: &[&str], log: &Path) -> Result<Process> {
     let concurrency = concurrency.to_string();
-    let mut args = vec!["bench-worker", "--server", server, "--concurrency", &concurrency];
-    args.extend(spawn.into_iter().flat_map(|program| ["--spawn", program]));
-    Process::start(&this_program()?, args, log)
+    let args = ["bench-worker", "--server", server, "--concurrency", &concurrency];
+    Process::start(&this_program()?, args.iter().chain(more), log)
 }
 
 /// Runs in the worker process until SIGTERM, then prints the delays it saw, in nanoseconds, as one JSON array.
-pub(super) async fn run(args: Args) -> Result<()> {
+pub(crate) fn run(args: Args) -> Result<Exit> {
+    // Its jobs run inside the process, so that must be within the guardian's reach. It needs a process without threads.
+    let guardian = if args.guarded { Some(Guardian::start(Isolation::Groups)?) } else { None };
+    long_running(work(args, guardian))
+}
+
+async fn work(args: Args, guardian: Option<Guardian>) -> Result<Exit> {
     let delays = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&delays);
     let noop = move |_: JobContext, payload: Bytes| {
@@ -49,7 +60,10 @@ pub(super) async fn run(args: Args) -> Result<()> {
         }
         std::future::ready(Ok::<Bytes, JobError>(Bytes::new()))
     };
-    let builder = Worker::builder(&args.server).queue(QUEUE).concurrency(args.concurrency);
+    let mut builder = Worker::builder(&args.server).queue(QUEUE).concurrency(args.concurrency);
+    if let Some(guardian) = guardian {
+        builder = builder.guardian(guardian).exclusive(true);
+    }
     let worker = match args.spawn {
         None => builder.handle_raw("*", noop),
         Some(program) => builder.handle_raw("*", move |context, payload| {
@@ -66,5 +80,5 @@ pub(super) async fn run(args: Args) -> Result<()> {
         .await;
     let delays = delays.lock().expect("no panic while holding the lock");
     println!("{}", serde_json::to_string(&*delays)?);
-    Ok(())
+    Ok(Exit::Done)
 }

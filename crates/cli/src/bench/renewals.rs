@@ -97,6 +97,8 @@ impl Fleet {
             rate_error: RateError::DEFAULT,
             registrations_per_second: u32::MAX,
             remember_ended: Duration::from_secs(600),
+            durable: true,
+            inherited_lease: Duration::ZERO,
         };
         let mut fleet =
             Fleet { registry: Registry::new(terms), now: Instant::from_millis(1), members: Vec::new() };
@@ -179,6 +181,7 @@ fn beat(key: &WorkerKey, token: Option<Token>, digest: Digest) -> Heartbeat {
         free_slots: 1,
         lag: Duration::ZERO,
         starts_seen: 0,
+        worker_set: None,
     }
 }
 

@@ -5,6 +5,7 @@ mod doctor;
 mod enqueue;
 mod jobs;
 mod migrate;
+mod muster;
 mod nodes;
 mod queues;
 mod serve;
@@ -56,6 +57,7 @@ pub(crate) enum Command {
     Workers(workers::Args),
     Servers(servers::Args),
     Nodes(nodes::Args),
+    Muster(muster::Args),
     Migrate(migrate::Args),
     Doctor(doctor::Args),
     Bench(bench::Args),
@@ -81,6 +83,7 @@ impl Command {
             Command::Workers(args) => brief(workers::run(args, output)),
             Command::Servers(args) => brief(servers::run(args, output)),
             Command::Nodes(args) => brief(nodes::run(args, output)),
+            Command::Muster(args) => brief(muster::run(args, output)),
             Command::Migrate(args) => brief(migrate::run(args, output)),
             Command::Doctor(args) => brief(doctor::run(args, output)),
             Command::Bench(args) => long_running(bench::run(args, output)),
@@ -88,7 +91,7 @@ impl Command {
             Command::Demo(args) => long_running(demo::run(args, output)),
             Command::Completions(args) => completions::run(&args, output),
             Command::Version(args) => version::run(&args, output),
-            Command::BenchWorker(args) => long_running(bench::run_noop(args)),
+            Command::BenchWorker(args) => bench::run_noop(args),
             Command::DemoWorker(args) => demo::worker::run(args),
         }
     }

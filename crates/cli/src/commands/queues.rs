@@ -18,7 +18,8 @@ Examples:
   tenure queues list
   tenure queues pause mail
   tenure queues set mail --heartbeat-timeout 30s --max-attempts 3 --retry fixed:1000
-  tenure queues set billing --exclusive";
+  tenure queues set billing --exclusive
+  tenure queues set thumbnails --volatile";
 
 const LIST_EXAMPLES: &str = "\
 Examples:
@@ -43,6 +44,7 @@ Examples:
   tenure queues set mail --heartbeat-timeout default --max-attempts default --retry default
   tenure queues set billing --exclusive
   tenure queues set billing --exclusive=false
+  tenure queues set thumbnails --volatile
 
 `default` puts a setting back to the server's default. Jobs that bring their own settings keep
 them.
@@ -50,7 +52,11 @@ them.
 In an exclusive queue two copies of a job never run at the same time, whatever dies or freezes.
 Only workers that can stop a job for certain get its jobs (`tenure worker`, or an SDK worker with a
 guardian, and a lease that fits). It counts for claims from now on: what runs already goes on as it
-was started.";
+was started.
+
+A volatile queue is exclusive, too, and nothing about its jobs is written to disk: clients remember
+what they submitted, workers what they run. It belongs to one server, so PostgreSQL has none. A
+queue changes between the two only while it has no live jobs.";
 
 /// List, pause, resume and set queues
 #[derive(Debug, clap::Args)]
@@ -89,7 +95,7 @@ struct Names {
 }
 
 #[derive(Debug, clap::Args)]
-#[command(group = clap::ArgGroup::new("what").args(["heartbeat_timeout", "max_attempts", "retry", "exclusive"]).required(true).multiple(true))]
+#[command(group = clap::ArgGroup::new("what").args(["heartbeat_timeout", "max_attempts", "retry", "exclusive", "volatile"]).required(true).multiple(true))]
 struct Set {
     /// The queue
     name: QueueName,
@@ -105,6 +111,9 @@ struct Set {
     /// Never run two copies of one of its jobs at the same time
     #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     exclusive: Option<bool>,
+    /// Keep nothing about its jobs on disk
+    #[arg(long, value_name = "true|false", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    volatile: Option<bool>,
     #[command(flatten)]
     server: ServerArgs,
 }
@@ -212,6 +221,7 @@ impl Set {
             name: self.name.to_string(),
             paused: None,
             exclusive: self.exclusive,
+            volatile: self.volatile,
             heartbeat_timeout_ms: self.heartbeat_timeout.map(|timeout| match timeout {
                 Setting::Default => 0,
                 Setting::Value(HeartbeatTimeout(span)) => convert::millis(span),
@@ -240,9 +250,9 @@ fn print_one(output: &Output, queue: &wire::Queue) -> io::Result<()> {
     let timeout = queue.heartbeat_timeout_ms.map_or("none".to_owned(), |millis| duration::show(span(millis)));
     let attempts = queue.max_attempts.map_or("default".to_owned(), |number| number.to_string());
     let retry = if queue.retry.is_empty() { "default" } else { &queue.retry };
-    let exclusive = if queue.exclusive { "exclusive, " } else { "" };
+    let nature = nature(queue).map(|word| format!("{word}, ")).unwrap_or_default();
     output.line(format_args!(
-        "{}: {exclusive}heartbeat timeout {timeout}, max attempts {attempts}, retry {retry}",
+        "{}: {nature}heartbeat timeout {timeout}, max attempts {attempts}, retry {retry}",
         queue.name
     ))
 }
@@ -271,10 +281,8 @@ fn row(queue: &wire::Queue) -> Vec<Cell> {
         Cell::toned("paused", Tone::Mild)
     } else if queue.workers == Some(0) && queue.available > 0 {
         Cell::toned(if queue.exclusive { "no fit worker" } else { "no worker" }, Tone::Bad)
-    } else if queue.exclusive {
-        "exclusive".into()
     } else {
-        "".into()
+        nature(queue).unwrap_or_default().into()
     };
     let dead = Cell::toned(queue.dead, if queue.dead > 0 { Tone::Bad } else { Tone::Plain });
     vec![
@@ -289,6 +297,17 @@ fn row(queue: &wire::Queue) -> Vec<Cell> {
         queue.workers.map_or_else(|| unknown.into(), Cell::from),
         note,
     ]
+}
+
+/// What sets it apart. A volatile queue is always exclusive, too.
+fn nature(queue: &wire::Queue) -> Option<&'static str> {
+    if queue.volatile {
+        Some("volatile")
+    } else if queue.exclusive {
+        Some("exclusive")
+    } else {
+        None
+    }
 }
 
 fn span(millis: i64) -> Duration {

@@ -27,6 +27,7 @@ Examples:
   tenure serve --listen 127.0.0.1:0 --data /var/lib/tenure --lease 30s
   tenure serve --store memory --log-format json
   tenure serve --database-url postgresql://tenure@db/jobs --advertise http://10.0.0.5:7117
+  tenure serve --volatile-only
   TENURE_LISTEN=10.0.0.5:7117 tenure serve --insecure
   tenure serve --node-id 2 --join 10.0.0.5:7118 --cluster-key-file cluster.key
 
@@ -37,6 +38,12 @@ the cluster under [cluster]), then defaults.
 With --node-id the server is a member of a cluster: it listens for other nodes on the port after
 that of the API (UDP and TCP), and `tenure nodes` shows who is there. Keys for that may also come
 from TENURE_CLUSTER_KEY. Each node needs a data directory of its own.
+
+Volatile queues (all of them with --volatile-only, or those that `tenure queues set --volatile`
+names) keep nothing on disk: clients remember what they submitted, workers what they run. After a
+start they wait until all workers have reported, or for the longest lease and a second; `tenure
+muster status` says why. With --volatile-only the data directory is not made; only a node of a
+cluster keeps its epoch there.
 
 The first line on stdout has the address; with --json it is {\"url\":…,\"data\":…,\"pid\":…,
 \"gossip\":…}.
@@ -96,7 +103,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let faults = Faults::parse(&settings.faults)?;
     let past = match settings.store {
         StoreKind::Postgres => past::of(&settings.data, &settings.database_url),
-        StoreKind::Sqlite | StoreKind::Memory => Past::default(),
+        StoreKind::Sqlite | StoreKind::Memory | StoreKind::Volatile => Past::default(),
     };
     let config = settings.node;
     let node = Node { config, store: Arc::clone(&store), clock, metrics, faults, past, cluster };
@@ -116,6 +123,7 @@ fn announce(output: &Output, settings: &Settings, url: &str, gossip: Option<Sock
             StoreKind::Sqlite => format!("data in {}", settings.data.display()),
             StoreKind::Memory => "data in memory, gone when it stops".to_owned(),
             StoreKind::Postgres => "data in PostgreSQL".to_owned(),
+            StoreKind::Volatile => "nothing on disk".to_owned(),
         };
         output.text(&greeting(url, &place, output.is_quiet()))
     };

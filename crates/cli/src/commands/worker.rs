@@ -21,6 +21,7 @@ Examples:
   tenure worker --queue hello -- cat
   tenure worker --queue mail --queue reports --concurrency 8 -- ./handle-job
   tenure worker --queue thumbs -- sh -c 'convert - -resize 200x200 png:-'
+  tenure worker --queue thumbs --seat thumbs-1 -- ./handle-job
 
 The command gets the payload on stdin and, in its environment, TENURE_JOB_ID, TENURE_ATTEMPT,
 TENURE_MAX_ATTEMPTS, TENURE_FENCE, TENURE_QUEUE, TENURE_KIND, TENURE_WORKER, TENURE_SERVER and
@@ -37,8 +38,9 @@ if a job could not be reported.
 
 A guardian, a small process beside the worker, starts the commands and outlives the worker: should
 the worker die or freeze, it stops what is left and says so, and the jobs go on elsewhere at once.
-It makes the worker fit for exclusive queues if the lease is long enough: at least 3 heartbeats (of
-a fifth of the lease each), the kill wait and the safety. As root it runs the commands in a PID
+It makes the worker fit for exclusive and volatile queues if the lease is long enough: at least 3
+heartbeats (of a fifth of the lease each), the kill wait and the safety. --exclusive only makes sure
+of it. As root it runs the commands in a PID
 namespace of their own, where nothing survives it; --isolation groups leaves them among the
 machine's other processes.";
 
@@ -67,7 +69,10 @@ pub(crate) struct Args {
     /// Time between SIGKILL and the end of the lease, for the kernel to end commands of exclusive queues
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration::parse, allow_hyphen_values = true)]
     safety: Duration,
-    /// Refuse to start unless jobs of exclusive queues can be taken
+    /// The place it fills, one worker at a time: a newer one in the same place replaces it (for volatile queues)
+    #[arg(long, value_name = "NAME")]
+    seat: Option<String>,
+    /// Refuse to start unless jobs of exclusive and volatile queues can be taken
     #[arg(long)]
     exclusive: bool,
     /// How commands are kept apart: namespace (a PID namespace of their own), groups, or auto (what is allowed)
@@ -113,6 +118,9 @@ async fn work(args: Args, guardian: Guardian, output: &Output) -> anyhow::Result
     }
     if let Some(name) = args.name {
         builder = builder.name(name);
+    }
+    if let Some(seat) = args.seat {
+        builder = builder.seat(seat);
     }
     if let Some(lease) = args.lease {
         builder = builder.lease(lease);

@@ -15,5 +15,6 @@ mod server_faults;
 mod support;
 mod talk;
 mod trouble;
+mod volatile;
 mod worker_faults;
 mod worker_leases;

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Every command and subcommand.
-const COMMANDS: [&[&str]; 29] = [
+const COMMANDS: [&[&str]; 33] = [
     &[],
     &["serve"],
     &["worker"],
@@ -36,6 +36,10 @@ const COMMANDS: [&[&str]; 29] = [
     &["nodes", "forget"],
     &["nodes", "leave"],
     &["nodes", "key"],
+    &["muster"],
+    &["muster", "status"],
+    &["sim"],
+    &["sim", "muster"],
     &["migrate"],
     &["doctor"],
     &["completions"],
@@ -96,7 +100,7 @@ fn usage_errors_exit_2_and_say_what_is_wrong() {
         (&["serve", "--frobnicate"], "unexpected argument"),
         (&["serve", "--lease", "-5s"], "\"-5s\" is negative; write 500ms, 10s"),
         (&["serve", "--lease", "5"], "\"5\" has no unit"),
-        (&["serve", "--store", "oracle"], "possible values: sqlite, memory, postgres"),
+        (&["serve", "--store", "oracle"], "possible values: sqlite, memory, postgres, volatile"),
         (&["serve", "--database-url", ""], "a value is required for '--database-url <URL>'"),
         (&["migrate", "--database-url", ""], "a value is required for '--database-url <URL>'"),
         (&["doctor", "--database-url", ""], "a value is required for '--database-url <URL>'"),
@@ -158,6 +162,8 @@ fn an_unreachable_server_exits_3_with_the_way_out() {
         &["jobs", "stats", "--json"],
         &["queues", "list"],
         &["queues", "pause", "q"],
+        &["muster", "status"],
+        &["muster", "status", "--wait"],
         &["queues", "set", "q", "--heartbeat-timeout", "default"],
     ] {
         let args = [args, &["--server", NOWHERE]].concat();

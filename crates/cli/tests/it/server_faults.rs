@@ -29,7 +29,11 @@ async fn produce(
     tokio::pin!(stopped);
     for batch in 0.. {
         let job = wire::NewJob { queue: "q".to_owned(), ..Default::default() };
-        let request = wire::EnqueueRequest { request_id: format!("batch-{batch}"), jobs: vec![job; 10] };
+        let request = wire::EnqueueRequest {
+            request_id: format!("batch-{batch}"),
+            jobs: vec![job; 10],
+            ..Default::default()
+        };
         loop {
             match client.enqueue(request.clone()).await {
                 Ok(response) => {

@@ -179,7 +179,7 @@ async fn produce(
     tokio::pin!(stopped);
     for batch in 0_usize.. {
         let request_id = format!("{}-{batch}", jobs[0].queue);
-        let request = wire::EnqueueRequest { request_id, jobs: jobs.clone() };
+        let request = wire::EnqueueRequest { request_id, jobs: jobs.clone(), ..Default::default() };
         for turn in batch.. {
             let enqueue = clients[turn % clients.len()].enqueue(request.clone());
             // A frozen server never answers; the next one knows the request id.

@@ -55,11 +55,19 @@ impl Ledger {
         if is_exclusive {
             self.note_gap(now);
         }
-        if let Some(stream) = &mut self.stream {
-            stream.serve();
+        let Some(stream) = &mut self.stream else { return };
+        stream.serve();
+        let taken = Taken {
+            server: stream.generation(),
+            token: ack.token,
+            lease: ack.lease,
+            hold_until,
+            is_exclusive,
+            was_full: beat.is_full,
+        };
+        if let Some(set) = ack.worker_set {
+            self.keep_set(set);
         }
-        let taken =
-            Taken { token: ack.token, lease: ack.lease, hold_until, is_exclusive, was_full: beat.is_full };
         if self.instance.acknowledge(taken) {
             self.pulse.follow(ack.lease);
             self.outputs.push_back(Output::Registered { lease: ack.lease });
@@ -100,6 +108,8 @@ impl Ledger {
             self.say_farewells();
         }
         if !self.terms.report_lost {
+            // Also what was completed: it may have been given away since, and run to its end elsewhere.
+            self.kept.forget_unanswered();
             let refused = self.reports.drop_all();
             self.outputs
                 .extend(refused.into_iter().map(|hold| Output::Refused { hold, current: Fence::NONE }));

@@ -146,6 +146,11 @@ impl BoundSet {
         holds
     }
 
+    /// How many those are.
+    pub(super) fn len(&self) -> usize {
+        self.told.len() + self.untold.len()
+    }
+
     pub(super) fn digest(&self) -> Digest {
         self.digest
     }

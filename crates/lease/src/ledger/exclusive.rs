@@ -46,12 +46,18 @@ impl Ledger {
         if !self.may_run_exclusive(now) && !self.has(Mutation::StartsStopped) {
             return self.give_up(hold, StopReason::LeaseOver);
         }
-        // Exclusive jobs of a dead key or of a hold that ended, and older claims of the same job, must have ended here. The
-        // bind is told again, and answered again. So exclusive jobs that run at the same time always live on the same hold.
-        if !self.jobs.has_outlived() && self.jobs.superseded_by(hold).is_empty() {
+        // Otherwise the bind is told again, and answered again.
+        if self.is_free_for(hold) {
             self.jobs.begin(now, hold);
             self.outputs.push_back(Output::Start { hold });
         }
+    }
+
+    /// Whether nothing runs here that must have ended before this exclusive job starts: exclusive jobs of a dead key or of a
+    /// hold that ended, and older claims of the same job. So exclusive jobs that run at the same time always live on the same
+    /// hold.
+    pub(super) fn is_free_for(&self, hold: Hold) -> bool {
+        !self.jobs.has_outlived() && self.jobs.superseded_by(hold).is_empty()
     }
 
     /// Whether we can promise now that an exclusive job is gone before the hold for it is over.

@@ -2,7 +2,7 @@
 //! only the server that looks after us has a use for, credits and the leave, waits until it took a heartbeat.
 
 use bytes::Bytes;
-use model::{Hold, Instant};
+use model::{Hold, Instant, Limits};
 
 use super::drain::Phase;
 use super::machine::Ledger;
@@ -28,6 +28,8 @@ impl Ledger {
                     || self.bound.is_due(now)
                     || self.jobs.has_signs()
                     || self.reports.has_unsent()
+                    || self.kept.has_unsent()
+                    || self.stream.as_ref().is_some_and(Stream::owes_echo)
                     || !self.notes.is_empty()
                     || self.may_leave())
     }
@@ -45,18 +47,24 @@ impl Ledger {
     }
 
     fn speak(&mut self, now: Instant) -> Transmit {
+        let mut reports = self.reports.take_unsent(FRAME_ENTRIES_MAX, FRAME_BYTES_MAX);
+        if reports.is_empty() {
+            reports = self.kept.take_unsent(FRAME_ENTRIES_MAX, FRAME_BYTES_MAX);
+        }
         let mut transmit = Transmit {
             credits: self.credits_due(),
             draining: self.withdraws(),
             heartbeat: None,
             binds: self.binds(now),
             beats: self.jobs.take_signs(now, FRAME_ENTRIES_MAX),
-            reports: self.reports.take_unsent(FRAME_ENTRIES_MAX, FRAME_BYTES_MAX),
+            reports,
             notes: self.take_notes(),
             leave: None,
+            worker_set: None,
         };
         if let Some(stream) = &mut self.stream {
             stream.credits = if transmit.draining { 0 } else { stream.credits + transmit.credits };
+            transmit.worker_set = self.instance.worker_set().filter(|_| stream.take_echo());
         }
         if self.may_leave() {
             self.phase.leave_sent();
@@ -78,7 +86,10 @@ impl Ledger {
 
     fn heartbeat(&mut self, now: Instant) -> (u64, Heartbeat) {
         self.bound.tell_all();
-        let changes = self.bound.changes().filter(|_| !self.instance.owes_full());
+        // A server that has taken nothing of ours over this life of its own may have no memory: it hears who we are and
+        // everything we hold, whatever the token is worth to it.
+        let is_known = self.is_known();
+        let changes = self.bound.changes().filter(|_| is_known && !self.instance.owes_full());
         // The full set says all that the changes would say, as of the same counter.
         let full = if changes.is_none() { Some(self.bound.told()) } else { None };
         let (binds, unbinds) = changes.unwrap_or_default();
@@ -95,12 +106,20 @@ impl Ledger {
             digest: self.bound.digest(),
             full,
             former: self.instance.former(),
-            profile: token.is_none().then(|| self.terms.profile.clone()),
+            profile: (!is_known).then(|| self.terms.profile.clone()),
             free_slots: self.terms.profile.slots.saturating_sub(self.jobs.len()),
             lag: self.lag,
             starts_seen: self.stream.as_ref().map_or(0, Stream::starts_seen),
+            worker_set: self.instance.worker_set(),
         };
         (number, beat)
+    }
+
+    /// Whether the server of this stream has taken a heartbeat of the present key, in this life of its own.
+    fn is_known(&self) -> bool {
+        let knows = |stream: &Stream| self.instance.is_known_to(stream.generation());
+        self.stream.as_ref().is_some_and(knows)
+            || self.has(Mutation::NewServerToldChanges) && self.instance.token().is_some()
     }
 
     fn is_heartbeat_due(&self, now: Instant) -> bool {
@@ -128,11 +147,15 @@ impl Ledger {
     fn credits_due(&self) -> u32 {
         let slots = self.terms.profile.slots;
         let backlog_max = slots as usize + REPORTS_UNANSWERED_MAX;
-        if self.phase != Phase::Serving || !self.is_served() || self.reports.len() >= backlog_max {
+        let is_full = self.reports.len() >= backlog_max || self.kept.is_full();
+        if self.phase != Phase::Serving || !self.is_served() || is_full {
             return 0;
         }
         let credits = self.stream.as_ref().map_or(0, |stream| stream.credits);
-        slots.saturating_sub(self.jobs.len().saturating_add(credits))
+        // Whatever we hold must fit into a heartbeat: what is not said counts as not running.
+        let unsaid_max = Limits::BOUND_MAX.saturating_sub(self.bound.len() + credits as usize);
+        let room = u32::try_from(unsaid_max).unwrap_or(u32::MAX);
+        slots.saturating_sub(self.jobs.len().saturating_add(credits)).min(room)
     }
 
     /// Whether the server still has credits that we do not want to be used: what is handed back would come again.

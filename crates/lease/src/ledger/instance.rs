@@ -13,8 +13,9 @@
 use std::time::Duration;
 
 use model::{Instant, Nonce, WorkerKey};
+use muster::{SetId, set};
 
-use crate::message::{Former, Token};
+use crate::message::{Former, Generation, Token};
 
 #[derive(Debug)]
 pub(super) struct Instance {
@@ -27,6 +28,10 @@ pub(super) struct Instance {
     former: Option<WorkerKey>,
     /// The next heartbeat carries everything that is held.
     owes_full: bool,
+    /// The life of the server that took the last heartbeat under this key.
+    server: Option<Generation>,
+    /// The set of workers that we were told last under this key, by that life of the server or by one before it.
+    worker_set: Option<SetId>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -49,6 +54,8 @@ struct Registration {
 /// A heartbeat that was taken, as it counts for us.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Taken {
+    /// By which life of the server.
+    pub(super) server: Generation,
     /// To be shown next.
     pub(super) token: Token,
     pub(super) lease: Duration,
@@ -62,12 +69,22 @@ pub(super) struct Taken {
 
 impl Instance {
     pub(super) fn new(key: WorkerKey, nonce: Nonce) -> Self {
-        Instance { key, nonce, standing: Standing::Fresh, token: None, former: None, owes_full: false }
+        Instance {
+            key,
+            nonce,
+            standing: Standing::Fresh,
+            token: None,
+            former: None,
+            owes_full: false,
+            server: None,
+            worker_set: None,
+        }
     }
 
     /// A heartbeat was taken. Whether the lease is news: the first one of this key, or another one than before.
     pub(super) fn acknowledge(&mut self, taken: Taken) -> bool {
-        let Taken { token, lease, hold_until, is_exclusive, was_full } = taken;
+        let Taken { server, token, lease, hold_until, is_exclusive, was_full } = taken;
+        self.server = Some(server);
         self.token = Some(token);
         self.former = None;
         self.owes_full &= !was_full;
@@ -79,6 +96,18 @@ impl Instance {
             exclusive_until: before.and_then(|before| before.exclusive_until).max(exclusive_until),
         });
         before.is_none_or(|before| before.lease != lease)
+    }
+
+    /// The server of this life tells the present set of workers. Whether that is news.
+    pub(super) fn keep_set(&mut self, server: Generation, told: SetId) -> bool {
+        let before = self.worker_set;
+        self.worker_set = set::keep(before, server, told);
+        self.worker_set != before
+    }
+
+    /// Nothing is known of any set of workers.
+    pub(super) fn forget_set(&mut self) {
+        self.worker_set = None;
     }
 
     pub(super) fn show(&mut self, token: Token) {
@@ -110,6 +139,7 @@ impl Instance {
         self.standing = Standing::Fresh;
         self.token = None;
         self.owes_full = self.former.is_some();
+        self.server = None;
         true
     }
 
@@ -128,6 +158,15 @@ impl Instance {
     /// Named until the successor is registered: an answer to its first heartbeat may get lost.
     pub(super) fn former(&self) -> Option<Former> {
         self.former.clone().map(|key| Former { key, nonce: self.nonce })
+    }
+
+    pub(super) fn worker_set(&self) -> Option<SetId> {
+        self.worker_set
+    }
+
+    /// Whether this life of the server has taken a heartbeat of this key: it knows who we are and what we held.
+    pub(super) fn is_known_to(&self, server: Generation) -> bool {
+        self.server == Some(server)
     }
 
     pub(super) fn owes_full(&self) -> bool {

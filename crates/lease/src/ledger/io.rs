@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{Fence, Hold, Nonce, Outcome, Report, Retry, WorkerKey};
+use muster::SetId;
 
 use crate::clock_rule::{RateError, Stopping};
 use crate::message::{Answer, Change, Generation, Heartbeat, Profile, Stop};
@@ -85,6 +86,10 @@ pub enum Input {
     },
     /// The server has taken note that we leave.
     Left,
+    /// The server told the present set of workers, outside an answer to a heartbeat: kept, and echoed at once.
+    Told(SetId),
+    /// The clients know how these ended: their results need not be kept any longer.
+    Forget(Vec<Hold>),
 }
 
 /// A job as the ledger sees it.
@@ -101,6 +106,9 @@ pub struct Grant {
     /// At most one copy of it may run: bind it at once, start it only when the bind is acknowledged, stop it before the
     /// lease is over, report it only when it has ended for certain.
     pub exclusive: bool,
+    /// Exclusive, but it need not wait for its bind to be acknowledged: the server counts it as running from the moment it
+    /// sent it.
+    pub at_once: bool,
     /// Whom this start is for.
     pub start: Start,
 }
@@ -271,6 +279,8 @@ pub struct Transmit {
     pub notes: Vec<(Hold, Bytes)>,
     /// We go; says whether every handler has ended.
     pub leave: Option<LeaveNote>,
+    /// The set id that was told just now, echoed.
+    pub worker_set: Option<SetId>,
 }
 
 /// The end of a worker in its own words.

@@ -33,10 +33,12 @@ struct Entry {
 }
 
 impl Jobs {
-    /// A job that is still to begin.
-    pub(super) fn insert(&mut self, hold: Hold, held: Held) {
+    /// A job that is still to begin: now, or if it `waits` when somebody says so.
+    pub(super) fn insert(&mut self, hold: Hold, held: Held, waits: bool) {
         if held.is_exclusive() {
             self.exclusive.insert(hold);
+        }
+        if waits {
             self.waiting.insert(hold);
         }
         self.held.insert(hold, Entry { held, look_at: None });

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Hold, Instant, Nonce, Outcome, WorkerKey};
+use model::{Hold, Instant, Nonce, Outcome, Report, WorkerKey};
+use muster::SetId;
 
 use super::bound::BoundSet;
 use super::drain::Phase;
@@ -13,6 +14,7 @@ use super::farewell::Farewells;
 use super::held::{Due, Held};
 use super::instance::Instance;
 use super::jobs::Jobs;
+use super::kept::Kept;
 use super::mutation::Mutation;
 use super::pulse::Pulse;
 use super::reports::Reports;
@@ -35,6 +37,7 @@ pub struct Ledger {
     pub(super) jobs: Jobs,
     pub(super) bound: BoundSet,
     pub(super) reports: Reports,
+    pub(super) kept: Kept,
     pub(super) farewells: Farewells,
     pub(super) notes: BTreeMap<Hold, Bytes>,
     pub(super) phase: Phase,
@@ -56,6 +59,7 @@ impl Ledger {
             jobs: Jobs::default(),
             bound: BoundSet::default(),
             reports: Reports::default(),
+            kept: Kept::new(nonce),
             farewells: Farewells::default(),
             notes: BTreeMap::new(),
             phase: Phase::Serving,
@@ -83,11 +87,13 @@ impl Ledger {
             Input::Bound(holds) => self.confirm(now, &holds),
             Input::Stopped(stop) => self.obey(now, stop),
             Input::Finished { hold, ended } => self.finish(hold, ended),
-            Input::ReportAnswered { hold, answer } => self.settle(hold, answer),
+            Input::ReportAnswered { hold, answer } => self.settle(now, hold, answer),
             Input::Noted { hold, note } => self.note(now, hold, note),
             Input::Beaten { hold } => self.jobs.sign(now, hold),
             Input::Drain { grace } => self.drain(now, grace),
             Input::Left => self.phase.left(),
+            Input::Told(set) => self.keep_set(set),
+            Input::Forget(holds) => self.kept.forget(&holds, &self.reports),
         }
         self.advance_phase(now);
     }
@@ -97,7 +103,8 @@ impl Ledger {
         let pulse_at = self.stream.as_ref().and_then(|_| self.pulse.next_deadline());
         let bind_at = if self.may_speak() { self.bound.next_deadline() } else { None };
         let lease_at = [self.exclusive_stop_at(), self.lapse_at()].into_iter().flatten().min();
-        let deadlines = [pulse_at, bind_at, lease_at, self.jobs.next_deadline(), self.phase.next_deadline()];
+        let (job_at, phase_at) = (self.jobs.next_deadline(), self.phase.next_deadline());
+        let deadlines = [pulse_at, bind_at, lease_at, job_at, phase_at, self.kept.next_deadline()];
         deadlines.into_iter().flatten().min()
     }
 
@@ -107,6 +114,7 @@ impl Ledger {
         self.catch_up(now);
         self.pulse.handle_deadline(now);
         self.bound.handle_deadline(now);
+        self.kept.handle_deadline(now);
         if self.phase.stops_handlers(now) {
             self.stop_all(now, StopReason::Draining);
         }
@@ -159,10 +167,14 @@ impl Ledger {
             return;
         }
         self.drop_stream();
+        if self.has(Mutation::SetForgottenWithServer) && !self.instance.is_known_to(generation) {
+            self.instance.forget_set();
+        }
         self.stream = Some(Stream::new(generation));
         self.pulse.beat_at_once(now);
         self.jobs.sign_again(now);
         self.reports.send_all_again();
+        self.kept.tell(generation);
     }
 
     pub(super) fn drop_stream(&mut self) {
@@ -175,6 +187,10 @@ impl Ledger {
         let key = if self.has(Mutation::KeyReused) { self.instance.key().clone() } else { key };
         if self.instance.succeed(key) {
             self.drop_stream();
+            // Whoever was counted in that set was the key before.
+            if !self.has(Mutation::SetSurvivesKey) {
+                self.instance.forget_set();
+            }
             self.pulse.follow(self.terms.lease);
             self.bound.start_over(now);
         }
@@ -193,7 +209,8 @@ impl Ledger {
             return;
         }
         let bind_by = now + grant.lease * BIND_PERCENT / 100;
-        if grant.exclusive && !self.may_run_exclusive(now) {
+        let is_unchecked = grant.at_once && self.has(Mutation::AtOnceUnchecked);
+        if grant.exclusive && !self.may_run_exclusive(now) && !is_unchecked {
             self.bound.insert(hold, bind_by);
             return self.give_up(hold, StopReason::LeaseOver);
         }
@@ -201,14 +218,25 @@ impl Ledger {
             self.bound.insert(hold, bind_by);
             return self.reports.owe(hold, Outcome::HandedBack);
         }
-        self.bound.insert(hold, if grant.exclusive { now } else { bind_by });
         for older in self.jobs.superseded_by(hold) {
             self.stop(now, older, StopReason::Lost);
         }
-        self.jobs.insert(hold, Held::new(&grant));
-        if !grant.exclusive || self.has(Mutation::StartsBeforeBound) {
+        let waits = grant.exclusive && !(grant.at_once && self.is_free_for(hold)) && !is_unchecked;
+        self.bound.insert(hold, if waits { now } else { bind_by });
+        self.jobs.insert(hold, Held::new(&grant), waits);
+        if !waits || self.has(Mutation::StartsBeforeBound) {
             self.jobs.begin(now, hold);
             self.outputs.push_back(Output::Start { hold });
+        }
+    }
+
+    /// The server tells the present set of workers. It hears back at once what it is from now on: the sooner all have said the
+    /// same, the shorter its next life must wait.
+    pub(super) fn keep_set(&mut self, set: SetId) {
+        if let Some(stream) = &mut self.stream
+            && self.instance.keep_set(stream.generation(), set)
+        {
+            stream.owe_echo();
         }
     }
 
@@ -260,11 +288,13 @@ impl Ledger {
         self.say_farewells();
     }
 
-    fn settle(&mut self, hold: Hold, answer: ReportAnswer) {
-        if !self.reports.answered(hold) {
-            return;
-        }
+    fn settle(&mut self, now: Instant, hold: Hold, answer: ReportAnswer) {
+        let server = self.stream.as_ref().map(Stream::generation);
+        let Some(outcome) = self.reports.answered(hold) else {
+            return self.kept.answered(hold, answer, server);
+        };
         self.bound.remove(hold);
+        self.kept.settle(now, Report { hold, outcome }, answer, server);
         self.outputs.push_back(match answer {
             ReportAnswer::Done => Output::Accepted { hold },
             ReportAnswer::Refused { current } => Output::Refused { hold, current },

@@ -21,10 +21,20 @@
 //! A job that is settled before the next heartbeat is never mentioned. One that was lost is unbound at once, although
 //! its handler may still wind down.
 //!
+//! A life of the server that has not taken a heartbeat of ours hears everything that we hold, and who we are: it may have
+//! no memory of its own. What may be running is always in that, and so is whatever has ended and is not answered yet.
+//!
+//! **Sets of workers.** Where a server keeps one, it tells us its id. We keep the latest and say it in every heartbeat, also to
+//! its next life, until that one tells us another. A new key begins with none.
+//!
+//! **Results.** What the server took is kept where somebody comes back for it, until that one knows, and told to every new
+//! life of the server. Too many of them stop the intake. A worker that leaves takes them with it.
+//!
 //! **Starts.** An assignment names the server's life, our key and a number. Unless all of it is current it is not
 //! started: it was delayed on its way, and we may have said since that the job does not run here.
 //!
-//! **Exclusive jobs.** They start only when the server took their bind, and every order to stop one, by the server, by its
+//! **Exclusive jobs.** They start only when the server took their bind, unless it counts them as running from the moment it
+//! sent them (*at once*): then they start as they come, if nothing else must end first. Every order to stop one, by the server, by its
 //! limits or by the clock, sets its end: its task is aborted, and if it still has not ended the process must. All of that
 //! happens before the hold for exclusive jobs is over, which is a part of the lease: a server that cannot be sure that it
 //! still judges us renews the lease and not that hold. Ordinary jobs and the key then go on. What a successor key inherits
@@ -50,6 +60,7 @@ mod held;
 mod instance;
 mod io;
 mod jobs;
+mod kept;
 mod kill_clock;
 mod machine;
 mod mutation;

@@ -40,11 +40,19 @@ pub enum Mutation {
     LapsesWithExclusiveHold,
     /// Credits and the leave go to a server that has not taken a heartbeat over this stream.
     TrustsEveryServer,
+    /// An exclusive job that may start at once is started without a look at the time or at what else runs.
+    AtOnceUnchecked,
+    /// A new key goes on with the set of workers that the one before it was told.
+    SetSurvivesKey,
+    /// The set of workers that a server told is forgotten when another life of it is found.
+    SetForgottenWithServer,
+    /// A life of the server that knows nothing is told only what changed.
+    NewServerToldChanges,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 18] = {
+    pub const ALL: [Mutation; 22] = {
         use Mutation::*;
         [
             LateAckAccepted,
@@ -65,6 +73,10 @@ impl Mutation {
             StartsWithoutHold,
             LapsesWithExclusiveHold,
             TrustsEveryServer,
+            AtOnceUnchecked,
+            SetSurvivesKey,
+            SetForgottenWithServer,
+            NewServerToldChanges,
         ]
     };
 }

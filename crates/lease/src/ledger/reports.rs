@@ -44,9 +44,9 @@ impl Reports {
         std::mem::take(&mut self.unanswered).into_keys().collect()
     }
 
-    /// Whether this was owed.
-    pub(super) fn answered(&mut self, hold: Hold) -> bool {
-        self.unanswered.remove(&hold).is_some()
+    /// What was owed of this one, if anything.
+    pub(super) fn answered(&mut self, hold: Hold) -> Option<Outcome> {
+        self.unanswered.remove(&hold)
     }
 
     pub(super) fn contains(&self, hold: Hold) -> bool {
@@ -66,7 +66,8 @@ impl Reports {
     }
 }
 
-fn size(outcome: &Outcome) -> usize {
+/// What a report of it takes in a frame, about.
+pub(super) fn size(outcome: &Outcome) -> usize {
     REPORT_BYTES_BASE
         + match outcome {
             Outcome::Completed { result } => result.len(),

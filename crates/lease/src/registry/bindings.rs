@@ -285,6 +285,11 @@ impl Bindings {
         self.entries.len()
     }
 
+    /// Whether this claim was granted and is not bound yet.
+    pub(super) fn is_recorded(&self, hold: Hold) -> bool {
+        self.records.contains_key(&hold)
+    }
+
     /// How many claims were granted and not bound yet.
     pub(super) fn recorded(&self) -> usize {
         self.records.len()

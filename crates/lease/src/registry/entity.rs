@@ -44,8 +44,9 @@ pub(super) struct Entity {
     pub(super) heard: Option<Heard>,
     pub(super) lag: Duration,
     pub(super) free_slots: u32,
-    /// The highest start number it received on its present stream.
+    /// The highest start number that it received, or that its present stream left behind.
     pub(super) starts_seen: u64,
+    pub(super) account: Account,
     pub(super) is_draining: bool,
     /// Exclusive binds stand, and it was not told because the registry was not ours for certain.
     pub(super) owes_bound: bool,
@@ -82,6 +83,17 @@ pub(super) enum Sync {
     Checking,
     /// We know.
     Done,
+}
+
+/// Whether a worker has said all that it holds, for the first time in this life of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// Not that we know.
+    Open,
+    /// It has, but rows may still have to be asked.
+    Given,
+    /// It has, and whoever waits for that was told.
+    Closed,
 }
 
 /// A heartbeat that is not answered yet: the first one, or one that found a former key alive after a restart of ours.
@@ -187,6 +199,7 @@ impl Entity {
             lag: Duration::ZERO,
             free_slots: 0,
             starts_seen: 0,
+            account: Account::Open,
             is_draining: false,
             owes_bound: false,
             successors: 0,
@@ -218,9 +231,13 @@ impl Entity {
         // A full set that is not what its own digest says would be no better the second time.
         let is_unknown =
             matches!(self.stage, Stage::Active(Sync::Awaited)) || self.bindings.differs_from(beat.digest);
+        if self.account != Account::Closed {
+            self.account = if is_unknown { Account::Open } else { Account::Given };
+        }
         Ack {
             token: self.token,
             lease: self.lease,
+            worker_set: None,
             exclusive_hold: exclusive_hold || rules.has(Mutation::ExclusiveHoldWhenNotOurs),
             stops: self.bindings.stops_page(),
             resync: is_unknown && !is_full,
@@ -261,6 +278,28 @@ impl Entity {
         if matches!(self.stage, Stage::Active(Sync::Checking)) && !self.bindings.is_checking() {
             self.stage = Stage::Active(Sync::Done);
         }
+    }
+
+    /// A worker from a life before us that we have just heard of, and that is durable by now. It has as long to send everything
+    /// as the largest lease that it can have been granted, by us or before.
+    pub(super) fn receive(&mut self, now: Instant, rules: &Rules, beat: &mut Heartbeat) -> Answer {
+        self.stage = Stage::Active(Sync::Awaited);
+        self.token.sequence = 1;
+        self.lease = self.durable_grant;
+        self.renewed_at = now;
+        self.expires = rules.grace(now, self.durable_grant.max(rules.terms.inherited_lease));
+        self.mismatch(now, rules, beat)
+    }
+
+    /// True once, when all that it holds is known for the first time.
+    pub(super) fn close_account(&mut self, rules: &Rules) -> bool {
+        let is_known = self.is_synced() && !self.bindings.is_checking();
+        let is_early = self.is_active() && rules.has(Mutation::SyncedBeforeChecked);
+        let closes = self.account == Account::Given && (is_known || is_early);
+        if closes {
+            self.account = Account::Closed;
+        }
+        closes
     }
 
     /// The latest moment at which it can run anything: by the clock rule that is when its own clock ends its lease.

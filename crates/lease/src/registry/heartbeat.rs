@@ -10,6 +10,7 @@ use super::machine::{Outbox, Registry};
 use super::mutation::Mutation;
 use super::rules::Rules;
 use super::timers::Timer;
+use crate::digest::Digest;
 use crate::message::{Answer, Heartbeat, InactiveReason, LaterReason};
 
 /// When to come back before the store told who was alive.
@@ -79,23 +80,38 @@ impl Registry {
         }
     }
 
-    /// A worker that goes on from a living former key is not new, so it does not wait at the door.
-    fn first_heartbeat(&mut self, now: Instant, ticket: Ticket, beat: Heartbeat, former: Option<WorkerKey>) {
+    /// A worker that goes on from a living former key, or from a life of ours that we have no record of, is not new: it does
+    /// not wait at the door.
+    fn first_heartbeat(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        mut beat: Heartbeat,
+        former: Option<WorkerKey>,
+    ) {
         let key = beat.key.clone();
         // Another server may know it, or its workers may be about to be ours.
         let is_ours = self.rules.is_ours(now) && self.taking.is_empty();
         if !is_ours && !self.rules.has(Mutation::EnlistsWhenNotOurs) {
             return self.outbox.answer(ticket, key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
         }
-        if beat.token.is_some() {
+        let is_from_before = self.rules.is_from_before(beat.token);
+        if beat.token.is_some() && !is_from_before {
             return self.outbox.answer(ticket, key, inactive(InactiveReason::Unknown));
         }
+        if is_from_before && self.rules.has(Mutation::UnknownIsNew) {
+            beat =
+                Heartbeat { token: None, full: None, binds: Vec::new(), digest: Digest::default(), ..beat };
+        }
         if former.is_none()
+            && !is_from_before
             && let Err(wait) = self.throttle.take(now)
         {
             return self.outbox.answer(ticket, key, later(wait, LaterReason::Throttled));
         }
         let grant = self.rules.grant(beat.lease);
+        // One from before names its former again when it knows our token.
+        let former = former.filter(|_| !is_from_before);
         let succession = former.map(|former| self.await_successor(former));
         let is_draining = self.drained.contains(&beat.nonce);
         let joining = Joining::new(ticket, beat, succession);
@@ -164,7 +180,12 @@ impl Registry {
             }
         };
         let Joining { ticket, mut beat, behind, .. } = *joining;
-        accept(worker, rules, outbox, now, ticket, &mut beat);
+        if rules.is_from_before(beat.token) {
+            let answer = worker.receive(now, rules, &mut beat);
+            outbox.answer(ticket, key.clone(), answer);
+        } else {
+            accept(worker, rules, outbox, now, ticket, &mut beat);
+        }
         worker.lease_timer = worker.expires;
         timers.arm(worker.expires, Timer::Lease, key);
         self.active += 1;
@@ -217,6 +238,7 @@ fn accept(
     if !bound.is_empty() {
         outbox.push(Output::Bound { key: beat.key.clone(), holds: bound });
     }
+    outbox.synced(&beat.key, worker, rules);
 }
 
 fn enlist(key: &WorkerKey, worker: &mut Entity, grant: Duration, outbox: &mut Outbox) {

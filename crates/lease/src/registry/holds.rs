@@ -100,6 +100,7 @@ impl Registry {
                 outbox.tell(&key, findings);
                 outbox.check(&key, worker);
                 worker.notice_sync();
+                outbox.synced(&key, worker, rules);
             }
             None => {
                 if let Some(until) = worker.bindings.check_failed(now) {

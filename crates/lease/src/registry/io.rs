@@ -26,6 +26,12 @@ pub struct Terms {
     pub registrations_per_second: u32,
     /// How long ended workers are remembered for people.
     pub remember_ended: Duration,
+    /// Workers are known over a restart. Otherwise an unknown key that shows another life's token is taken for one from
+    /// before: it must say all that it holds.
+    pub durable: bool,
+    /// The longest lease that a life before may have granted to such a worker: it may have it still if our first answers get
+    /// lost, whatever it asks for now.
+    pub inherited_lease: Duration,
 }
 
 /// Whom an answer is for; the driver's number, echoed.
@@ -57,7 +63,7 @@ pub enum Input {
         /// Whose.
         from: RegistryId,
     },
-    /// A worker's heartbeat was read.
+    /// A worker's heartbeat was read. With [`Heartbeat::came_after_start`] it was told which starts its stream left behind.
     Heartbeat {
         /// For the answer.
         ticket: Ticket,
@@ -84,7 +90,8 @@ pub enum Input {
         /// How.
         leave: Leave,
     },
-    /// The server claimed jobs for this worker and is about to send them: our own record of the claims.
+    /// The server claimed jobs for this worker and is about to send them: our own record of the claims. Those that start as
+    /// soon as they come are sent only if they [are recorded](super::Registry::is_recorded) after this.
     Granted {
         /// Who gets them.
         key: WorkerKey,
@@ -92,7 +99,7 @@ pub enum Input {
         holds: Vec<Hold>,
         /// Those of them that are exclusive.
         exclusive: Vec<Hold>,
-        /// The start number of the last of them.
+        /// The start number of the last of them. Numbers grow over all streams to this worker, in one life of the server.
         start: u64,
     },
     /// These claims ended: reported, handed back, or never sent.
@@ -291,6 +298,11 @@ pub enum Output {
         /// How.
         end: HolderEnd,
     },
+    /// All that this worker holds is known from now on, for the first time in this life of the server.
+    Synced {
+        /// Who.
+        key: WorkerKey,
+    },
     /// A leave or kick was carried out, or changed nothing.
     LeaveDone {
         /// Whose.
@@ -320,7 +332,7 @@ pub struct Row {
 pub enum StartResult {
     /// The worker says that it has the job.
     Started,
-    /// Certainly not: the worker received the start and does not have the job.
+    /// Certainly not: the worker received the start, or came over another stream since, and does not have the job.
     NotStarted,
     /// It may be on its way, lost, or running unsaid; it counts as running until it is verified.
     Unsure,

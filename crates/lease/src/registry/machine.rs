@@ -7,13 +7,13 @@ use model::{Hold, Instant, Nonce, RegistryId, WorkerKey};
 use super::bindings::{Findings, Standing};
 use super::entity::{Ending, Entity};
 use super::io::{Input, Output, Terms, Ticket, WorkerView};
-use super::key_hash::KeyHash;
 use super::mutation::Mutation;
 use super::owned::Owned;
 use super::rules::Rules;
 use super::stall::StallWatch;
 use super::throttle::Throttle;
 use super::timers::{Due, Timer, Timers};
+use crate::key_hash::KeyHash;
 use crate::message::Answer;
 
 /// Most leaves and kicks that wait, for [`Input::Restored`], [`Input::OwnedUntil`] or [`Input::TakeOverEnded`]; more are answered
@@ -66,7 +66,7 @@ impl Registry {
         Registry {
             throttle: Throttle::new(terms.registrations_per_second),
             is_restored: false,
-            workers: Workers::with_hasher(KeyHash::new(terms.generation)),
+            workers: Workers::with_hasher(KeyHash::new(terms.generation.0)),
             rules: Rules { terms, mutation, owned: Owned::default() },
             alive: 0,
             active: 0,
@@ -234,6 +234,13 @@ impl Outbox {
         }
         if !findings.bound.is_empty() {
             self.push(Output::Bound { key: key.clone(), holds: findings.bound });
+        }
+    }
+
+    /// Says that all that this worker holds is known, when that is news.
+    pub(super) fn synced(&mut self, key: &WorkerKey, worker: &mut Entity, rules: &Rules) {
+        if worker.close_account(rules) {
+            self.push(Output::Synced { key: key.clone() });
         }
     }
 

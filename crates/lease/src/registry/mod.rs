@@ -9,6 +9,9 @@
 //!                                   checked         jobs
 //! ```
 //!
+//! Where no store survives us, nobody is restored: a worker that shows a token of a life before is *unsynced* from its first
+//! heartbeat on.
+//!
 //! A worker that heartbeats keeps everything it has bound; what it costs does not depend on how much that is. A row lease
 //! that runs out is only a question, put to [`Registry::verify`]. The registry reads no clock and no store: a driver tells
 //! it what happened and carries out what it says. With several servers on one store it also tells until when this registry is
@@ -21,7 +24,6 @@ mod entity;
 mod heartbeat;
 mod holds;
 mod io;
-mod key_hash;
 mod kick;
 mod machine;
 mod mutation;

@@ -75,11 +75,17 @@ pub enum Mutation {
     JoiningIsNotRestored,
     /// Whoever leaves while workers are taken over counts as a stranger if it is not known yet.
     LeaveOverlooksTakeOver,
+    /// Without a durable store, a worker from the life before counts as a new one that holds nothing.
+    UnknownIsNew,
+    /// A volatile job that its worker has not bound is taken back although it may have started.
+    UnsureIsTakenBack,
+    /// A worker counts as known while rows are still being asked about what it holds.
+    SyncedBeforeChecked,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 36] = {
+    pub const ALL: [Mutation; 39] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -118,6 +124,9 @@ impl Mutation {
             TakenOverIsUnknown,
             JoiningIsNotRestored,
             LeaveOverlooksTakeOver,
+            UnknownIsNew,
+            UnsureIsTakenBack,
+            SyncedBeforeChecked,
         ]
     };
 }

@@ -8,6 +8,7 @@ use super::io::Terms;
 use super::mutation::Mutation;
 use super::owned::Owned;
 use crate::clock_rule;
+use crate::message::Token;
 
 /// What every judgement goes by.
 #[derive(Debug)]
@@ -42,6 +43,11 @@ impl Rules {
             }
             _ => expires,
         }
+    }
+
+    /// True if an unknown worker that shows this token is one from a life before, of which nothing else is known.
+    pub(super) fn is_from_before(&self, token: Option<Token>) -> bool {
+        !self.terms.durable && token.is_some_and(|token| token.generation != self.terms.generation)
     }
 
     /// The lease for this wish.

@@ -9,6 +9,7 @@
 //! | the same, and the job is exclusive and silent | yes | tell it to stop, ask again |
 //! | active | yes, and its row is being asked | ask again |
 //! | active | no, or it was told to stop | refused from now on, then take back |
+//! | the same, and the job is volatile | no, and its start may be on its way, or it was told to stop | ask again |
 //! | ended | – | take back, once the end is durable |
 //! | unknown, and workers are being taken over | – | ask again |
 //! | unknown | – | take back, unless it pings and the job need not beat by itself: push |
@@ -62,10 +63,16 @@ impl Registry {
                 }
             }
         }
+        // It runs from when it was sent: only a start that certainly came to nothing is taken back.
+        let start = worker.bindings.start_result(row.hold, worker.starts_seen);
+        let is_volatile = row.hold.job.is_volatile();
+        let may_run = is_volatile && start != StartResult::NotStarted;
         match worker.bindings.standing(row.hold) {
             Some(Standing::Checking) => return Verdict::AskAgain,
             Some(Standing::Held) if !row.beats_itself => return Verdict::Push,
-            Some(Standing::Held) if row.exclusive && !self.rules.has(Mutation::TakesBackSilentExclusive) => {
+            Some(Standing::Held)
+                if (row.exclusive || is_volatile) && !self.rules.has(Mutation::TakesBackSilentExclusive) =>
+            {
                 // It may be running: it moves when its worker says that it has stopped, or ends.
                 let stops: Vec<Stop> = worker.bindings.silence(row.hold).into_iter().collect();
                 self.outbox.tell(&row.holder, Findings { stops, ..Findings::default() });
@@ -74,6 +81,9 @@ impl Registry {
             Some(Standing::Held) => {
                 let stops = vec![worker.bindings.lose(row.hold)];
                 self.outbox.push(Output::Stop { key: row.holder.clone(), stops });
+            }
+            Some(Standing::Lost) | None if may_run && !self.rules.has(Mutation::UnsureIsTakenBack) => {
+                return Verdict::AskAgain;
             }
             Some(Standing::Lost) | None => {}
         }
@@ -90,6 +100,12 @@ impl Registry {
             Some(worker) if worker.is_synced() => worker.bindings.start_result(hold, worker.starts_seen),
             _ => StartResult::Unsure,
         }
+    }
+
+    /// True if [`Input::Granted`](super::Input::Granted) was taken for this hold, and it is neither bound nor settled yet. What
+    /// starts as soon as it comes may be sent only then: whoever ends this worker must know that it may be running.
+    pub fn is_recorded(&self, key: &WorkerKey, hold: Hold) -> bool {
+        self.workers.get(key).is_some_and(|worker| worker.bindings.is_recorded(hold))
     }
 
     /// Refused marks are old.

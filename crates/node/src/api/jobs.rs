@@ -19,7 +19,7 @@ const REDRIVE_BATCH: usize = 1000;
 /// Jobs one re-drive call may move before it answers.
 const REDRIVE_MAX: usize = 100_000;
 /// Ids one call may name.
-const IDS_MAX: usize = 10_000;
+pub(super) const IDS_MAX: usize = 10_000;
 
 impl Api {
     pub(crate) async fn enqueue(&self, request: wire::EnqueueRequest) -> Answer<wire::EnqueueResponse> {
@@ -42,8 +42,12 @@ impl Api {
         let many = request.jobs.len() > 1;
         let mut jobs = Vec::with_capacity(request.jobs.len());
         for (index, job) in request.jobs.into_iter().enumerate() {
-            let job = convert::new_job(job, || self.ids.fresh()).and_then(|job| {
+            let is_unnumbered = job.id.is_empty();
+            let job = convert::new_job(job, || self.ids.fresh()).and_then(|mut job| {
                 job.check(limits)?;
+                if is_unnumbered && self.store.is_volatile(&job.queue) {
+                    job.id = self.ids.volatile();
+                }
                 Ok(job)
             });
             let at = |error: model::Invalid| {
@@ -57,6 +61,9 @@ impl Api {
         let unserved = queues.iter().filter(|queue| self.workers_for(queue) == Some(0));
         let unserved_queues = unserved.map(ToString::to_string).collect();
 
+        if !request.lowest_unacknowledged.is_empty() {
+            self.acknowledge_ends(Vec::new(), Some(request.lowest_unacknowledged.parse()?)).await?;
+        }
         let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
         let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
         self.metrics.enqueued.inc_by(inserted.clone().count() as u64);
@@ -76,6 +83,7 @@ impl Api {
                 .collect(),
             repeated: answer.repeated,
             unserved_queues,
+            generation: self.generation,
         })
     }
 

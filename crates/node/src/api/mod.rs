@@ -3,6 +3,7 @@
 mod jobs;
 mod nodes;
 mod queues;
+mod volatile;
 mod work;
 mod workers;
 
@@ -30,6 +31,7 @@ use crate::news::WatchedElsewhere;
 use crate::pingers::Pingers;
 use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
+use crate::volatile::Ends;
 use crate::watch::Watchers;
 
 /// How long a server that goes waits for the store to take note.
@@ -56,6 +58,8 @@ pub(crate) struct Api {
     pub(crate) may_be_called_off: tokio::sync::Notify,
     /// Who else is in the cluster, if there is one.
     pub(crate) membership: Option<Arc<Membership>>,
+    /// Who waits for the ends of volatile jobs.
+    pub(crate) ends: Ends,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -83,7 +87,8 @@ impl Api {
             watched_elsewhere: WatchedElsewhere::default(),
             may_be_called_off: tokio::sync::Notify::new(),
             membership,
-            generation: clock.wall().as_millis().unsigned_abs(),
+            generation: model::Generation::begin(clock.wall(), rand::random()).0,
+            ends: Ends::default(),
             closing: CancellationToken::new(),
             store,
             clock,
@@ -138,13 +143,22 @@ impl Api {
         if self.is_watched_elsewhere() {
             self.store.tell(News::Changed(ids.clone().collect()));
         }
-        self.watchers.wanted(ids)
+        let mut wanted = self.watchers.wanted(ids.clone());
+        if self.ends.is_someone() {
+            wanted.extend(ids.filter(|id| self.ends.wants(*id)));
+            wanted.sort();
+            wanted.dedup();
+        }
+        wanted
     }
 
     /// Tells watchers that these jobs changed state.
     pub(crate) async fn announce(&self, ids: Vec<JobId>) {
         for id in ids {
             if let Ok(Some(job)) = self.store.get(id).await {
+                if job.state.is_terminal() {
+                    self.ends.tell(&job);
+                }
                 self.watchers.tell(self.event_of(job));
             }
         }

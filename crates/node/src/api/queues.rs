@@ -1,7 +1,7 @@
 //! Queues: what they hold and how they are set.
 
 use model::QueueName;
-use rpc::{convert, wire};
+use rpc::{ApiError, convert, wire};
 use store::News;
 
 use super::{Answer, Api};
@@ -23,9 +23,15 @@ impl Api {
     pub(crate) async fn set_queue(&self, request: wire::SetQueueRequest) -> Answer<wire::Queue> {
         let queue = QueueName::new(&request.name)?;
         let patch = convert::queue_patch(&request)?;
-        let is_exclusivity_set = patch.exclusive.is_some();
+        if patch.volatile == Some(true) && self.store.is_shared() {
+            return Err(ApiError::invalid(
+                "a volatile queue belongs to one server, and this store is one that several may use; choose an exclusive \
+                 queue, or a server of its own (`tenure serve --volatile-only`)",
+            ));
+        }
+        let changes_who_serves = patch.exclusive.is_some() || patch.volatile.is_some();
         let settings = self.store.set_queue(&queue, patch).await?;
-        if is_exclusivity_set {
+        if changes_who_serves {
             self.exclusive.set(&queue, settings.exclusive);
             self.tell(Event::QueueSet { queue: queue.clone() }).await;
         }
@@ -47,7 +53,7 @@ impl Api {
     /// How many workers connected to us may be given jobs of this queue. `None` if there are none and other servers may have
     /// some.
     pub(crate) fn workers_for(&self, queue: &QueueName) -> Option<u32> {
-        let count = self.sessions.workers_for(queue, self.exclusive.contains(queue));
+        let count = self.sessions.workers_for(queue, self.is_exclusive(queue));
         (count > 0 || self.charge.others().is_empty()).then_some(count)
     }
 }

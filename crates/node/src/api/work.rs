@@ -47,6 +47,7 @@ impl Api {
             })
             .collect();
         let answers = self.store.finish(worker, reports).await?;
+        self.sound_alarms();
         for ((_, failed, handed_back), answer) in marks.iter().zip(&answers) {
             match answer {
                 Finished::Done { state, ran, .. } => {
@@ -145,7 +146,7 @@ impl Api {
 
     /// Whoever claims by single calls cannot be known to have stopped, so it never gets anything from these.
     fn refuse_exclusive(&self, queues: &[QueueName]) -> Answer<()> {
-        if !queues.iter().all(|queue| self.exclusive.contains(queue)) {
+        if !queues.iter().all(|queue| self.is_exclusive(queue)) {
             return Ok(());
         }
         let names: Vec<&str> = queues.iter().map(QueueName::as_str).collect();

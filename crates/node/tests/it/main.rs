@@ -20,5 +20,6 @@ mod several;
 mod slow_store;
 mod support;
 mod taking_over;
+mod volatile;
 mod watching;
 mod workers;

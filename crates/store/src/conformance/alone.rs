@@ -4,9 +4,9 @@
 
 use std::time::Duration;
 
-use model::{JobId, Limits, NewJob, State};
+use model::{JobId, Limits, NewJob, QueuePatch, State};
 
-use super::bench::{Bench, LEASE, MANY, MILLI, completed, enlist, id, new_job, secs};
+use super::bench::{Bench, LEASE, MANY, MILLI, QUEUE, completed, enlist, id, new_job, secs};
 
 const DAY_MS: i64 = 24 * 3_600 * 1_000;
 /// A lease so long that nobody wants to wait for it.
@@ -156,6 +156,19 @@ pub(super) async fn reopening_leaves_a_pushed_lease_as_it_is(bench: &mut Bench) 
         Some(LEASE * 2),
         "as long as before the clock was set back"
     );
+}
+
+pub(super) async fn volatile_queue_survives_a_reopening(bench: &mut Bench) {
+    for volatile in [true, false] {
+        let patch = QueuePatch { volatile: Some(volatile), ..QueuePatch::default() };
+        bench.set_queue(QUEUE, patch).await;
+        let settings =
+            bench.set_queue(QUEUE, QueuePatch { paused: Some(true), ..QueuePatch::default() }).await;
+        assert_eq!(settings.volatile, volatile, "it stays as it was set");
+        bench.reopen().await;
+        assert_eq!(bench.stats().await[0].settings.volatile, volatile);
+        assert_eq!(bench.queue_settings().await[0].1, bench.stats().await[0].settings);
+    }
 }
 
 pub(super) async fn fence_of_a_reused_id_grows_over_a_reopening(bench: &mut Bench) {

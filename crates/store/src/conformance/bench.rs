@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{
-    Clock, Hold, HolderEnd, Job, JobId, NewJob, Outcome, QueueName, QueuePatch, QueueSettings, RegistryId,
-    Report, RequestId, State, WallTime, WorkerKey,
+    ClientId, Clock, Hold, HolderEnd, Job, JobId, NewJob, Outcome, QueueName, QueuePatch, QueueSettings,
+    RegistryId, Report, RequestId, State, WallTime, WorkerKey,
 };
 
 use super::clock::TestClock;
 use super::harness::Harness;
 use crate::error::StoreError;
 use crate::port::{
-    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats, Reaped,
-    Redriven, Renewed, Retention, Selection, ServerInfo,
+    Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
+    Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 
 pub(super) use super::samples::{
@@ -358,6 +358,56 @@ impl Bench {
     /// The next news, whatever it is.
     pub(super) async fn next_news(&self) -> News {
         self.store().next_news().await
+    }
+}
+
+/// What volatile queues have besides.
+impl Bench {
+    /// Makes queue `q` volatile, and answers a client that comes back for what it submits.
+    pub(super) async fn attend(&self) -> ClientId {
+        let volatile = QueuePatch { volatile: Some(true), ..QueuePatch::default() };
+        self.set_queue(QUEUE, volatile).await;
+        ClientId::new(TestClock::START, 1)
+    }
+
+    pub(super) async fn try_set_queue(
+        &self,
+        name: &str,
+        patch: QueuePatch,
+    ) -> Result<QueueSettings, StoreError> {
+        self.store().set_queue(&queue(name), patch).await
+    }
+
+    pub(super) async fn try_enqueue(&self, jobs: Vec<NewJob>) -> Result<EnqueueAnswer, StoreError> {
+        self.store().enqueue(EnqueueBatch { request_id: None, jobs }).await
+    }
+
+    /// Claims one job of the volatile queue, which must be there.
+    pub(super) async fn start(&self, holder: &str) -> Hold {
+        let claimed = self.claim_exclusive(holder, &[QUEUE], 1).await;
+        claimed.first().unwrap_or_else(|| panic!("{holder} must be given the available job")).hold
+    }
+
+    pub(super) async fn acknowledge(&self, ids: &[JobId], lowest: Option<JobId>) -> Vec<(WorkerKey, Hold)> {
+        done(self.store().acknowledge(ids.to_vec(), lowest).await)
+    }
+
+    /// The ids and states of what has ended.
+    pub(super) async fn ended_of(&self, client: ClientId) -> Vec<(JobId, State)> {
+        let jobs = done(self.store().ended_of(client).await);
+        jobs.iter().map(|job| (job.id, job.state)).collect()
+    }
+
+    pub(super) fn inheritance(&self) -> Inheritance {
+        self.store().inheritance()
+    }
+
+    pub(super) fn take_alarms(&self) -> Vec<Alarm> {
+        self.store().take_alarms()
+    }
+
+    pub(super) fn is_volatile(&self, name: &str) -> bool {
+        self.store().is_volatile(&queue(name))
     }
 }
 

@@ -3,9 +3,9 @@
 use super::bench::Bench;
 use super::harness::Case;
 use super::{
-    alone, cancel, claim, durable, enqueue, exclusive, finish, handles, leases, once, progress, promote,
-    purge, push, queues, random, reads, reap, redrive, registries, renew, retire, retry, servers, succeed,
-    workers,
+    adopted, alone, cancel, claim, clients, durable, early, enqueue, exclusive, finish, handles, leases,
+    once, progress, promote, purge, push, queues, random, reads, reap, redrive, registries, renew, retire,
+    retry, servers, succeed, volatile, workers,
 };
 
 /// What every store promises.
@@ -28,26 +28,32 @@ pub fn shared_cases() -> Vec<Case> {
     crate::conformance_tests!(@shared cases)
 }
 
+/// What a store with volatile queues promises besides.
+pub fn volatile_cases() -> Vec<Case> {
+    crate::conformance_tests!(@volatile cases)
+}
+
 /// The case with this name, of whichever list.
 ///
 /// # Panics
 ///
 /// If there is none.
 pub fn case(name: &str) -> Case {
-    let all = [cases(), durable_cases(), alone_cases(), shared_cases()];
+    let all = [cases(), durable_cases(), alone_cases(), shared_cases(), volatile_cases()];
     let found = all.into_iter().flatten().find(|case| case.name == name);
     found.unwrap_or_else(|| panic!("the suite has no case named {name}"))
 }
 
 /// Makes a `#[test]` of each case. `conformance_tests!(check)` makes those of every store,
 /// `conformance_tests!(durable check)` those of durable ones, `conformance_tests!(alone check)` those of durable ones for
-/// one server and `conformance_tests!(shared check)` those of stores for several; `check` is a function that takes a
-/// [`Case`](crate::conformance::Case) and runs it.
+/// one server, `conformance_tests!(shared check)` those of stores for several and `conformance_tests!(volatile check)` those
+/// of stores with volatile queues; `check` is a function that takes a [`Case`](crate::conformance::Case) and runs it.
 #[macro_export]
 macro_rules! conformance_tests {
     (durable $check:ident) => { $crate::conformance_tests!(@durable tests $check); };
     (alone $check:ident) => { $crate::conformance_tests!(@alone tests $check); };
     (shared $check:ident) => { $crate::conformance_tests!(@shared tests $check); };
+    (volatile $check:ident) => { $crate::conformance_tests!(@volatile tests $check); };
     ($check:ident) => { $crate::conformance_tests!(@every tests $check); };
 
     (@every $make:ident $($check:ident)?) => {
@@ -187,7 +193,7 @@ macro_rules! conformance_tests {
 
     (@alone $make:ident $($check:ident)?) => {
         $crate::conformance_tests! { @$make $($check)?
-            alone: fence_of_a_reused_id_grows_over_a_reopening,
+            alone: fence_of_a_reused_id_grows_over_a_reopening, volatile_queue_survives_a_reopening,
                 nothing_is_reaped_until_workers_had_time_to_come_back,
                 short_leases_wait_no_longer_than_the_longest_after_reopening,
                 long_lease_does_not_keep_others_from_rescue_after_reopening,
@@ -202,7 +208,7 @@ macro_rules! conformance_tests {
 
     (@shared $make:ident $($check:ident)?) => {
         $crate::conformance_tests! { @$make $($check)?
-            servers: store_for_several_servers_says_so, registry_ids_never_repeat, beats_are_seen_by_everyone,
+            servers: store_for_several_servers_says_so, volatile_queue_is_refused_where_several_serve, registry_ids_never_repeat, beats_are_seen_by_everyone,
                 called_off_are_those_of_the_registry_and_of_none,
                 resignation_is_seen, take_over_needs_the_beats_that_were_seen,
                 take_over_moves_everybody_at_once, holder_goes_on_through_a_take_over,
@@ -221,6 +227,30 @@ macro_rules! conformance_tests {
                 claim_during_a_retirement_keeps_nothing, of_two_take_overs_one_succeeds,
                 enlisting_during_a_take_over_is_refused_or_moved, beat_and_take_over_do_not_both_win,
                 news_reach_the_others, news_do_not_come_back, news_are_kept_while_nobody_waits;
+        }
+    };
+
+    (@volatile $make:ident $($check:ident)?) => {
+        $crate::conformance_tests! { @$make $($check)?
+            adopted: unknown_hold_is_adopted, job_that_waits_is_adopted, job_that_was_called_off_is_adopted_and_told,
+                second_copy_of_an_unknown_job_is_lost, second_copy_of_a_running_job_is_lost,
+                second_copy_of_an_ended_job_is_lost, claim_that_reported_is_lost_without_an_alarm,
+                terminal_holder_is_not_believed, holder_that_is_gone_runs_nothing, adopted_job_is_lost_once,
+                adopted_lease_runs_out_like_any_other, hold_that_was_taken_back_is_believed_until_the_next_start,
+                fences_grow_past_what_was_reported, absurd_fence_is_refused;
+            early: result_before_its_job_ends_it, failure_before_its_job_counts, result_of_a_job_that_waits_ends_it,
+                adopted_claim_ends_with_its_holders_report_alone, adopted_job_can_be_handed_back,
+                later_of_two_results_counts, retry_that_runs_replaces_the_failure_before_it,
+                completed_job_does_not_run_again_unnoticed, unattended_result_is_not_kept,
+                late_report_beats_a_loss, late_report_beats_a_burial, late_report_beats_a_hand_back,
+                late_report_after_the_next_start_is_an_alarm, result_of_a_former_life_after_our_start_is_an_alarm,
+                loss_after_a_report_changes_nothing, report_of_nobody_is_stale_and_counted;
+            clients: ids_below_the_mark_are_refused, acknowledged_job_is_not_run_again,
+                ended_jobs_are_told_until_they_are_acknowledged, mark_takes_what_waits_away,
+                running_job_below_the_mark_is_not_retried, early_results_below_the_mark_are_unneeded,
+                known_id_is_a_duplicate, client_is_forgotten_after_a_day_of_silence,
+                client_whose_job_waits_is_not_forgotten, ended_job_is_kept_by_retention;
+            volatile: volatile_queue_is_exclusive_whatever_is_set, durable_id_is_refused;
         }
     };
 

@@ -1,6 +1,6 @@
 //! The suite that defines a store: each case is one promise of [`JobStore`](crate::JobStore).
 //!
-//! [`cases`] are for every store; [`durable_cases`], [`alone_cases`] and [`shared_cases`] for those that promise more.
+//! [`cases`] are for every store; [`durable_cases`], [`alone_cases`], [`shared_cases`] and [`volatile_cases`] for those that promise more.
 //! A store brings a [`Harness`] and a function that runs one [`Case`] on the executor of its choice; the macro
 //! [`conformance_tests!`](crate::conformance_tests) makes a test of each. Time passes only on the [`TestClock`], so
 //! nothing sleeps. The suite says nothing about speed.
@@ -21,10 +21,13 @@ mod harness;
 mod list;
 mod samples;
 
+mod adopted;
 mod alone;
 mod cancel;
 mod claim;
+mod clients;
 mod durable;
+mod early;
 mod enqueue;
 mod exclusive;
 mod finish;
@@ -46,8 +49,9 @@ mod retire;
 mod retry;
 mod servers;
 mod succeed;
+mod volatile;
 mod workers;
 
 pub use clock::TestClock;
 pub use harness::{BoxFuture, Case, Harness, ready};
-pub use list::{alone_cases, case, cases, durable_cases, shared_cases};
+pub use list::{alone_cases, case, cases, durable_cases, shared_cases, volatile_cases};

@@ -16,7 +16,7 @@ pub(super) async fn repeated_request_answers_as_the_first_time(bench: &Bench) {
     assert!(!first.repeated && first.next_run_in == Some(secs(9)));
 
     let again = bench.enqueue_as("r", batch.clone()).await;
-    let expected = EnqueueAnswer { jobs: first.jobs, repeated: true, ready: vec![], next_run_in: None };
+    let expected = EnqueueAnswer { jobs: first.jobs, repeated: true, ..EnqueueAnswer::default() };
     assert_eq!(again, expected, "the same entries, and nothing new to do");
     let other = bench.enqueue_as("other", batch).await;
     assert_eq!(other.jobs, [1, 2, 3].map(|number| duplicate(id(number))), "another request is another");

@@ -30,6 +30,7 @@ pub(super) async fn patch_changes_only_what_it_names(bench: &Bench) {
     let all = QueuePatch {
         paused: Some(true),
         exclusive: Some(true),
+        volatile: None,
         heartbeat_timeout: Some(Some(Duration::from_millis(1_500))),
         max_attempts: Some(Some(7)),
         retry: Some(Some(policy)),
@@ -37,6 +38,7 @@ pub(super) async fn patch_changes_only_what_it_names(bench: &Bench) {
     let set = QueueSettings {
         paused: true,
         exclusive: true,
+        volatile: false,
         heartbeat_timeout: Some(Duration::from_millis(1_500)),
         max_attempts: Some(7),
         retry: Some(policy),

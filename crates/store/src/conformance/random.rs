@@ -324,6 +324,7 @@ impl<'a> History<'a> {
         let patch = QueuePatch {
             paused: Some(rng.chance(25)),
             exclusive: rng.chance(50).then(|| rng.chance(50)),
+            volatile: None,
             heartbeat_timeout: rng.chance(30).then(|| rng.chance(50).then(|| secs(10))),
             max_attempts: rng.chance(30).then(|| rng.chance(50).then_some(2)),
             retry: rng.chance(30).then(|| rng.chance(50).then(|| fixed(3))),

@@ -1,11 +1,12 @@
 //! Several servers on one store: registries are founded, beat, resign, and are taken over as a whole.
 
-use model::{Hold, HolderEnd, NewJob, RegistryId, State};
+use model::{Hold, HolderEnd, NewJob, QueuePatch, RegistryId, State};
 
 use super::bench::{
     Bench, FIRST, LEASE, MANY, QUEUE, SECOND, THIRD, completed, enlist, enlist_in, enlist_pinging, id,
     new_job, queue, secs, server, worker,
 };
+use crate::error::StoreError;
 use crate::port::{Enlist, EnlistAnswer, Finished, Peer, Renewed};
 
 /// How often a registry has beaten.
@@ -30,6 +31,16 @@ async fn lost_after_reaping(bench: &Bench) -> u32 {
     let seen = bench.expired(MANY).await;
     assert_eq!(bench.reap(seen).await.len(), 1, "the lease must be over");
     bench.job(id(1)).await.lost
+}
+
+pub(super) async fn volatile_queue_is_refused_where_several_serve(bench: &Bench) {
+    let patch =
+        |volatile| QueuePatch { paused: Some(true), volatile: Some(volatile), ..QueuePatch::default() };
+    let refused = bench.try_set_queue(QUEUE, patch(true)).await;
+    let Err(StoreError::Invalid(why)) = refused else { panic!("{refused:?} must be refused") };
+    assert!(why.0.contains("belongs to one server"), "{why:?}");
+    assert!(!bench.queue_settings().await.iter().any(|(_, settings)| settings.paused), "nothing is set");
+    assert!(!bench.set_queue(QUEUE, patch(false)).await.volatile);
 }
 
 pub(super) async fn store_for_several_servers_says_so(bench: &Bench) {

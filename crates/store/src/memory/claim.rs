@@ -47,7 +47,7 @@ impl Tables {
             self.stands(&row.job, holder, hold) || (was_taken_away && self.has(Mutation::RenewRevivesLost))
         });
         let Some(row) = standing else {
-            return Renewed::Lost;
+            return self.adopt(now, holder, hold, lease);
         };
         let (cancel, exclusive) = (row.job.cancel_requested, self.is_exclusive(row));
         let own = self.heartbeat_timeout_of(&row.job).filter(|_| !self.has(Mutation::RenewForgetsOwnLease));
@@ -98,7 +98,8 @@ impl Tables {
         let exclusive = row.exclusive || self.is_exclusive_queue(&job.queue);
         let heartbeat_timeout = self.heartbeat_timeout_of(job);
         let lease = heartbeat_timeout.unwrap_or(claim.lease);
-        let next = job.fence.get() + 1;
+        let next =
+            (job.fence.get() + 1).max(self.inherited.as_ref().map_or(0, |inherited| inherited.least_fence()));
         let follows_clock = !self.has(Mutation::FenceNotIncreased);
         let fence = Fence::new(if follows_clock { next.max(now.lease.as_micros()) } else { next });
         let registry = self.workers.registry_of(&claim.holder);
@@ -113,6 +114,9 @@ impl Tables {
             row.granted = lease;
             row.exclusive = exclusive;
             row.registry = registry;
+            if row.first == Fence::NONE {
+                row.first = fence;
+            }
         });
         let hold = Hold { job: id, fence };
         let claimed = Claimed {

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::{Fence, Job, JobId, Limits, NewJob, QueueName, State, UniqueScope, WallTime, When};
+use model::{Fence, Invalid, Job, JobId, Limits, NewJob, QueueName, State, UniqueScope, WallTime, When};
 
 use super::clock::Now;
 use super::mutation::Mutation;
@@ -12,6 +12,18 @@ use super::tables::{Row, Tables, due_in};
 use crate::port::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted};
 
 impl Tables {
+    /// Refuses a batch with jobs that do not belong here.
+    pub(super) fn check_ids(&self, batch: &EnqueueBatch) -> Result<(), Invalid> {
+        let stranger = batch.jobs.iter().find(|job| !job.id.is_volatile());
+        match stranger.filter(|_| self.inherited.is_some() && !self.has(Mutation::DurableIdTaken)) {
+            None => Ok(()),
+            Some(job) => Err(Invalid::new(format!(
+                "queue {} is volatile, and {} is not the id of a volatile job; leave the id out or have the client number its jobs",
+                job.queue, job.id
+            ))),
+        }
+    }
+
     pub(super) fn enqueue(&mut self, now: Now, batch: EnqueueBatch) -> EnqueueAnswer {
         if let Some(request) = &batch.request_id
             && let Some(first) = self.requests.answer(request)
@@ -23,21 +35,28 @@ impl Tables {
             EnqueueAnswer { jobs: Vec::with_capacity(batch.jobs.len()), ..EnqueueAnswer::default() };
         let mut ready = BTreeSet::new();
         for new in batch.jobs {
+            if self.is_refused(now, new.id) {
+                answer.jobs.push(Enqueued { id: new.id, duplicate: true });
+                continue;
+            }
             if let Some(id) = self.taken_by(&new) {
                 answer.jobs.push(Enqueued { id, duplicate: true });
                 continue;
             }
             answer.jobs.push(Enqueued { id: new.id, duplicate: false });
-            let row = self.row(now, new);
-            if row.job.state == State::Available {
-                note(&mut ready, &row.job.queue);
-            } else {
-                let due = due_in(row.job.run_at, now);
-                answer.next_run_in = Some(answer.next_run_in.map_or(due, |earlier| earlier.min(due)));
-            }
+            let id = new.id;
+            let row = Box::new(self.row(now, new));
             self.index.link(&row);
-            self.jobs.insert(row.job.id, Box::new(row));
+            if self.is_heir() {
+                self.jobs.insert(id, row);
+                self.inherit(now, id);
+                take_note(now, &self.jobs[&id].job, &mut ready, &mut answer);
+            } else {
+                take_note(now, &row.job, &mut ready, &mut answer);
+                self.jobs.insert(id, row);
+            }
         }
+        self.make_room();
         if let Some(request) = batch.request_id {
             self.requests.remember(now.wall, request, answer.jobs.clone());
         }
@@ -91,6 +110,9 @@ impl Tables {
             exclusive: false,
             registry: None,
             adopted: false,
+            taken: None,
+            reporter: None,
+            first: Fence::NONE,
             job: Job {
                 id: new.id,
                 queue: new.queue,
@@ -124,6 +146,19 @@ impl Tables {
                 traceparent: new.traceparent,
             },
         }
+    }
+}
+
+/// What the answer says of a job that was entered.
+fn take_note(now: Now, job: &Job, ready: &mut BTreeSet<QueueName>, answer: &mut EnqueueAnswer) {
+    match job.state {
+        State::Available => note(ready, &job.queue),
+        State::Scheduled => {
+            let due = due_in(job.run_at, now);
+            answer.next_run_in = Some(answer.next_run_in.map_or(due, |earlier| earlier.min(due)));
+        }
+        State::Running => {}
+        State::Completed | State::Cancelled | State::Dead => answer.ended.push(job.id),
     }
 }
 

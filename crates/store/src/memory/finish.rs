@@ -12,24 +12,30 @@ impl Tables {
     pub(super) fn finish(&mut self, now: Now, holder: &WorkerKey, report: Report) -> Finished {
         let Report { hold, outcome } = report;
         let Some(row) = self.jobs.get(&hold.job) else {
-            return Finished::Unknown;
+            return self.finish_unknown(now, holder, Report { hold, outcome });
         };
         let job = &row.job;
         if !self.stands(job, holder, hold) {
-            return self.refuse(job, hold);
+            return match self.inherited {
+                None => self.refuse(job, hold),
+                Some(_) => self.finish_late(now, holder, Report { hold, outcome }),
+            };
         }
         let ran = now.wall.since(job.started_at.expect("a running job was started"));
         let reported = if self.has(Mutation::ReportForgotten) { job.reported_fence } else { job.fence };
         let job = match outcome {
-            Outcome::Completed { result } => self.release(now, hold.job, Next::Completed, |job| {
-                job.reported_fence = reported;
-                job.result = Some(result);
+            Outcome::Completed { result } => self.release(now, hold.job, Next::Completed, |row| {
+                row.reporter = row.job.holder.take();
+                row.job.reported_fence = reported;
+                row.job.result = Some(result);
             }),
             Outcome::Failed { error, retry } => {
                 let next = Next::Offered(self.after_failure(job, retry));
                 let keeps_error = !self.has(Mutation::FailureForgetsError);
                 let keeps_losses = self.has(Mutation::FailureKeepsLosses);
-                self.release(now, hold.job, next, |job| {
+                self.release(now, hold.job, next, |row| {
+                    row.reporter = row.job.holder.take();
+                    let job = &mut row.job;
                     job.reported_fence = reported;
                     job.last_error = keeps_error.then(|| error_tail(error));
                     job.lost = if keeps_losses { job.lost } else { 0 };
@@ -37,7 +43,9 @@ impl Tables {
             }
             Outcome::HandedBack => {
                 let uncounted = u32::from(!self.has(Mutation::HandBackCountsAttempt));
-                self.release(now, hold.job, Next::Offered(Ending::Again), |job| {
+                self.release(now, hold.job, Next::Offered(Ending::Again), |row| {
+                    let job = &mut row.job;
+                    row.taken = job.holder.take().map(|holder| (holder, hold.fence));
                     job.reported_fence = reported;
                     job.attempt = job.attempt.saturating_sub(uncounted);
                 })
@@ -47,7 +55,7 @@ impl Tables {
     }
 
     /// The answer to a report whose hold does not stand.
-    fn refuse(&self, job: &Job, hold: Hold) -> Finished {
+    pub(super) fn refuse(&self, job: &Job, hold: Hold) -> Finished {
         // A job that was never claimed has reported nothing, whatever fence the caller made up.
         let has_reported = job.reported_fence != Fence::NONE;
         if has_reported && self.guard(Mutation::AlreadyDoneForAnyFence, job.reported_fence == hold.fence) {

@@ -17,6 +17,8 @@ pub(super) type Ticket = (Reverse<i16>, WallTime, JobId);
 pub(super) struct Index {
     /// All queues, by name.
     pub(super) queues: BTreeMap<QueueName, Queue>,
+    /// Those of a queue that has none of its own.
+    pub(super) first_settings: QueueSettings,
     /// Scheduled jobs by the time they are due.
     pub(super) scheduled: BTreeSet<(WallTime, JobId)>,
     /// The leases of running jobs, by the registry their holder is in.
@@ -55,7 +57,8 @@ impl Index {
     pub(super) fn link(&mut self, row: &Row) {
         let job = &row.job;
         if !self.queues.contains_key(&job.queue) {
-            self.queues.insert(job.queue.clone(), Queue::default());
+            let queue = Queue { settings: self.first_settings.clone(), ..Queue::default() };
+            self.queues.insert(job.queue.clone(), queue);
         }
         let queue = self.queues.get_mut(&job.queue).expect("it was created if it was missing");
         queue.counts[job.state as usize] += 1;

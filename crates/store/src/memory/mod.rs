@@ -5,11 +5,13 @@
 //! ordered maps. Every future is ready at its first poll, but for the one that waits for news. Nothing survives the
 //! process.
 
+mod adopt;
 mod claim;
 mod clock;
 mod enqueue;
 mod finish;
 mod index;
+mod inherited;
 mod mutation;
 mod news;
 mod operate;

@@ -178,11 +178,53 @@ pub enum Mutation {
     TakeOverCountsLosses,
     /// Whoever tells news hears them too.
     NewsComeBack,
+    /// A worker's hold of a job that is not here is lost.
+    UnknownHoldNotAdopted,
+    /// A job that waits stays so though a worker says that it runs it.
+    WaitingJobNotAdopted,
+    /// What a terminal holder says that it runs is believed.
+    TerminalHolderAdopted,
+    /// Of two that say they run a job that is not here, the second is believed.
+    SecondCopyAdopted,
+    /// A copy that should not exist raises no alarm.
+    DoubleStartNotCounted,
+    /// A claim that ended with its own report counts as a copy.
+    OwnReportRaisesAlarm,
+    /// A job that a worker runs waits for another one when it is submitted again.
+    AdoptedJobStartsAgain,
+    /// An adopted claim is ended by any worker, whatever its fence.
+    AdoptedEndsByAnyone,
+    /// Adopted claims stay when their holder is gone.
+    AdoptedOutlivesHolder,
+    /// The result of a job that is not here is not kept.
+    EarlyResultDropped,
+    /// A job whose result is here runs all the same when it is submitted again.
+    EarlyResultIgnored,
+    /// A job that was taken back is not ended by its holder's late report.
+    LossBeatsLateReport,
+    /// The late report of a claim that was taken back ends the attempt after it.
+    LateReportEndsNextAttempt,
+    /// A fence may be smaller than one that a worker reported.
+    FenceIgnoresReported,
+    /// What is below its client's mark is run.
+    MarkIgnored,
+    /// What its client has acknowledged is run.
+    AcknowledgedRunsAgain,
+    /// Nobody is told that a result is acknowledged.
+    AcknowledgedResultStaysWithItsWorker,
+    /// What clients know is forgotten with the next purge.
+    ClientForgottenAtOnce,
+    /// A queue of a volatile store is ordinary if it is set so.
+    VolatileQueueFollowsPatch,
+    /// A volatile store takes jobs with any id.
+    DurableIdTaken,
+    /// A store for several servers has volatile queues.
+    SharedStoreTakesVolatileQueue,
 }
 
 impl Mutation {
     /// Those that a store for one registry can have.
-    pub const ALL: [Mutation; 87] = {
+    pub const ALL: [Mutation; 108] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -272,6 +314,27 @@ impl Mutation {
             TakeOverLeavesRegistry,
             TakeOverCountsLosses,
             NewsComeBack,
+            UnknownHoldNotAdopted,
+            WaitingJobNotAdopted,
+            TerminalHolderAdopted,
+            SecondCopyAdopted,
+            DoubleStartNotCounted,
+            OwnReportRaisesAlarm,
+            AdoptedJobStartsAgain,
+            AdoptedEndsByAnyone,
+            AdoptedOutlivesHolder,
+            EarlyResultDropped,
+            EarlyResultIgnored,
+            LossBeatsLateReport,
+            LateReportEndsNextAttempt,
+            FenceIgnoresReported,
+            MarkIgnored,
+            AcknowledgedRunsAgain,
+            AcknowledgedResultStaysWithItsWorker,
+            ClientForgottenAtOnce,
+            VolatileQueueFollowsPatch,
+            DurableIdTaken,
+            SharedStoreTakesVolatileQueue,
         ]
     };
 }

@@ -2,11 +2,11 @@
 
 use std::ops::Bound;
 
-use model::{Fence, Hold, Job, JobId, QueueName, QueuePatch, QueueSettings, State};
+use model::{Fence, Hold, Invalid, Job, JobId, QueueName, QueuePatch, QueueSettings, State};
 
 use super::clock::Now;
 use super::mutation::Mutation;
-use super::tables::Tables;
+use super::tables::{Tables, volatile_settings};
 use crate::port::{Cancelled, Redriven, Retention, Selection};
 
 impl Tables {
@@ -47,7 +47,8 @@ impl Tables {
         ids.into_iter().map(|id| (id, self.redrive_one(now, id))).collect()
     }
 
-    pub(super) fn purge(&mut self, now: Now, retention: Retention, limit: usize) -> u64 {
+    /// How much went: workers, and everything else.
+    pub(super) fn purge(&mut self, now: Now, retention: Retention, limit: usize) -> (u64, u64) {
         let dead =
             if self.has(Mutation::PurgeTreatsDeadAsCompleted) { retention.completed } else { retention.dead };
         let (finished_until, buried_until) = (now.wall - retention.completed, now.wall - dead);
@@ -60,12 +61,29 @@ impl Tables {
         }
         let forgotten = self.requests.forget(now.wall - Retention::REQUEST_IDS, limit);
         let gone_workers = self.purge_workers(now.wall - Retention::WORKERS, limit);
-        (gone.len() + forgotten + gone_workers) as u64
+        let gone_clients = self.purge_clients(now, limit);
+        (gone_workers as u64, (gone.len() + forgotten + gone_clients) as u64)
+    }
+
+    /// Refuses what no queue of this store can be.
+    pub(super) fn check_patch(&self, patch: &QueuePatch) -> Result<(), Invalid> {
+        let is_shared = self.registries.is_some() && !self.has(Mutation::SharedStoreTakesVolatileQueue);
+        if is_shared && patch.volatile == Some(true) {
+            return Err(Invalid::new("a volatile queue belongs to one server; this store is for several"));
+        }
+        if self.inherited.is_some() && patch.volatile == Some(false) {
+            return Err(Invalid::new(
+                "this store keeps nothing but memory: its queues cannot be made durable",
+            ));
+        }
+        Ok(())
     }
 
     pub(super) fn set_queue(&mut self, queue: &QueueName, patch: &QueuePatch) -> QueueSettings {
+        let stays = self.inherited.is_some() && !self.has(Mutation::VolatileQueueFollowsPatch);
         let queue = self.index.queues.entry(queue.clone()).or_default();
-        queue.settings = patch.apply(&queue.settings);
+        let settings = patch.apply(&queue.settings);
+        queue.settings = if stays { volatile_settings(settings) } else { settings };
         queue.settings.clone()
     }
 

@@ -45,6 +45,11 @@ impl Tables {
             return Vec::new();
         }
         let counted = counted || self.has(Mutation::UncountedLossCounts);
+        if !self.has(Mutation::AdoptedOutlivesHolder)
+            && let Some(inherited) = &mut self.inherited
+        {
+            inherited.reap_holder(holder);
+        }
         let held: Vec<JobId> = self.index.held.get(holder).into_iter().flatten().copied().collect();
         held.into_iter().map(|id| self.lose(now, id, counted)).collect()
     }
@@ -116,7 +121,9 @@ impl Tables {
         let lost = job.lost + u32::from(counted);
         let ending = if counted { self.after_loss(id, lost) } else { Ending::Again };
         let uncounted = u32::from(!self.has(Mutation::LossCountsAsAttempt));
-        let job = self.release(now, id, Next::Offered(ending), |job| {
+        let job = self.release(now, id, Next::Offered(ending), |row| {
+            let job = &mut row.job;
+            row.taken = job.holder.take().map(|holder| (holder, hold.fence));
             job.attempt = job.attempt.saturating_sub(uncounted);
             job.lost = lost;
             job.last_error = Some(match ending {

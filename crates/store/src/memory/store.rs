@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report, WorkerKey,
+    ClientId, Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report,
+    WorkerKey,
 };
 
 use super::clock::{Now, StoreClock};
@@ -14,9 +15,9 @@ use super::news::Listener;
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{
-    Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats, Reaped,
-    Redriven, Renewed, Retention, Selection, ServerInfo,
+    Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
+    Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
 };
 
 /// Jobs in memory. Keeps every promise of [`JobStore`] but durability.
@@ -27,6 +28,7 @@ pub struct MemoryStore {
     state: Arc<State>,
     /// Hears from the other handles, if it is shared.
     listener: Option<Listener>,
+    is_volatile: bool,
 }
 
 /// What all handles of one store have in common.
@@ -57,10 +59,23 @@ impl MemoryStore {
         Self::over(clock, Tables::shared(Some(mutation)))
     }
 
+    /// An empty store for volatile queues. What workers say of claims that a former life of the server made is believed, and
+    /// what clients know is not run again. Every queue is volatile and exclusive, and every id one of
+    /// [`ClientId::job`].
+    pub fn volatile(clock: Arc<dyn Clock>) -> Self {
+        Self::over(clock, Tables::volatile(None))
+    }
+
+    /// An empty store for volatile queues with a deliberate bug, for the mutation check.
+    pub fn volatile_broken(clock: Arc<dyn Clock>, mutation: Mutation) -> Self {
+        Self::over(clock, Tables::volatile(Some(mutation)))
+    }
+
     fn over(clock: Arc<dyn Clock>, tables: Tables) -> Self {
+        let is_volatile = tables.inherited.is_some();
         let listener = tables.registries.is_some().then(Listener::alone);
         let state = State { clock: StoreClock::new(clock), tables: Mutex::new(tables) };
-        MemoryStore { state: Arc::new(state), listener }
+        MemoryStore { state: Arc::new(state), listener, is_volatile }
     }
 
     /// Another handle on the same jobs, for another server: news told by one handle reach all others and not itself.
@@ -70,7 +85,17 @@ impl MemoryStore {
     /// If the store is not shared: two servers would then be one registry, each judging the other's workers.
     pub fn seat(&self) -> Self {
         let listener = self.listener.as_ref().expect("only a shared store has a seat for another server");
-        MemoryStore { state: self.state.clone(), listener: Some(listener.beside()) }
+        MemoryStore {
+            state: self.state.clone(),
+            listener: Some(listener.beside()),
+            is_volatile: self.is_volatile,
+        }
+    }
+
+    /// Purges as [`JobStore::purge`] does, for a store whose workers are only copies of another's: they do not count.
+    pub(crate) fn purge_copy(&self, retention: Retention, limit: usize) -> u64 {
+        let (mut tables, now) = self.lock();
+        tables.purge(now, retention, limit).1
     }
 
     /// The state and the time. The clock is read under the lock, so that time never runs backwards between verbs.
@@ -85,6 +110,7 @@ impl MemoryStore {
 impl JobStore for MemoryStore {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
         let (mut tables, now) = self.lock();
+        tables.check_ids(&batch)?;
         Ok(tables.enqueue(now, batch))
     }
 
@@ -191,11 +217,14 @@ impl JobStore for MemoryStore {
 
     async fn purge(&self, retention: Retention, limit: usize) -> Result<u64, StoreError> {
         let (mut tables, now) = self.lock();
-        Ok(tables.purge(now, retention, limit))
+        let (workers, others) = tables.purge(now, retention, limit);
+        Ok(workers + others)
     }
 
     async fn set_queue(&self, queue: &QueueName, patch: QueuePatch) -> Result<QueueSettings, StoreError> {
-        Ok(self.lock().0.set_queue(queue, &patch))
+        let mut tables = self.lock().0;
+        tables.check_patch(&patch)?;
+        Ok(tables.set_queue(queue, &patch))
     }
 
     async fn get(&self, id: JobId) -> Result<Option<Job>, StoreError> {
@@ -218,6 +247,40 @@ impl JobStore for MemoryStore {
 
     async fn check(&self) -> Result<(), StoreError> {
         Ok(())
+    }
+
+    fn is_volatile(&self, _queue: &QueueName) -> bool {
+        self.is_volatile
+    }
+
+    fn has_volatile(&self) -> bool {
+        self.is_volatile
+    }
+
+    fn is_durable(&self) -> bool {
+        !self.is_volatile
+    }
+
+    async fn acknowledge(
+        &self,
+        ids: Vec<JobId>,
+        lowest: Option<JobId>,
+    ) -> Result<Vec<(WorkerKey, Hold)>, StoreError> {
+        let (mut tables, now) = self.lock();
+        Ok(tables.acknowledge(now, ids, lowest))
+    }
+
+    async fn ended_of(&self, client: ClientId) -> Result<Vec<Job>, StoreError> {
+        let (mut tables, now) = self.lock();
+        Ok(tables.ended_of(now, client))
+    }
+
+    fn inheritance(&self) -> Inheritance {
+        self.lock().0.inherited.as_ref().map(|inherited| inherited.counts()).unwrap_or_default()
+    }
+
+    fn take_alarms(&self) -> Vec<Alarm> {
+        self.lock().0.inherited.as_mut().map(|inherited| inherited.take_alarms()).unwrap_or_default()
     }
 
     fn is_shared(&self) -> bool {

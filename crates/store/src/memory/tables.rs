@@ -5,12 +5,15 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use bytes::Bytes;
 use model::{
-    Ending, Hold, Job, JobId, LeaseTime, QueueName, RegistryId, RetryPolicy, State, WallTime, WorkerKey,
+    Ending, Fence, Hold, Job, JobId, LeaseTime, QueueName, QueueSettings, RegistryId, RetryPolicy, State,
+    WallTime, WorkerKey,
 };
 
 use super::clock::{Now, lease_time};
 use super::index::Index;
+use super::inherited::Inherited;
 use super::mutation::Mutation;
 use super::registries::Registries;
 use super::requests::Requests;
@@ -25,6 +28,8 @@ pub(super) struct Tables {
     pub(super) workers: Workers,
     /// Whose workers there are; nothing is known of them in a store for one server.
     pub(super) registries: Option<Registries>,
+    /// What workers and clients say of former lives of the server; `None` unless the store is volatile.
+    pub(super) inherited: Option<Box<Inherited>>,
     mutation: Option<Mutation>,
     /// The attempt of each claim, kept only for [`Mutation::AttemptComparedInsteadOfFence`].
     minted: BTreeMap<Hold, u32>,
@@ -45,6 +50,12 @@ pub(super) struct Row {
     pub(super) registry: Option<RegistryId>,
     /// Another server took its holder over while it ran, and it was not renewed since.
     pub(super) adopted: bool,
+    /// The last claim that ended without its holder's report: as lost, or handed back.
+    pub(super) taken: Option<(WorkerKey, Fence)>,
+    /// Whose report was the last that was accepted.
+    pub(super) reporter: Option<WorkerKey>,
+    /// The first fence that was minted for it here.
+    pub(super) first: Fence,
 }
 
 /// Where a job goes when its attempt ends.
@@ -65,6 +76,14 @@ impl Tables {
         Tables { registries: Some(Registries::default()), ..Tables::new(mutation) }
     }
 
+    /// Those of a store for volatile queues.
+    pub(super) fn volatile(mutation: Option<Mutation>) -> Self {
+        let mut tables = Tables::new(mutation);
+        tables.inherited = Some(Box::new(Inherited::new(mutation)));
+        tables.index.first_settings = volatile_settings(QueueSettings::default());
+        tables
+    }
+
     /// Changes a row, keeps every index in step, and shows the job as it is now.
     pub(super) fn change(&mut self, id: JobId, edit: impl FnOnce(&mut Row)) -> &Job {
         let row = self.jobs.get_mut(&id).expect("only jobs that were found are changed");
@@ -76,19 +95,27 @@ impl Tables {
         debug_assert!(legal || self.mutation.is_some(), "{before:?} must not become {:?}", row.job.state);
         let sound = !row.exclusive || row.job.state == State::Running;
         debug_assert!(sound || self.mutation.is_some(), "only a running job is exclusive");
+        if let Some(inherited) = &mut self.inherited
+            && row.job.state.is_terminal()
+            && !before.is_terminal()
+            && !is_awaited(id)
+        {
+            let bytes = row.job.payload.len() + row.job.result.as_ref().map_or(0, Bytes::len);
+            inherited.ended.push(id, bytes);
+        }
         &row.job
     }
 
     /// Ends the running attempt of a job: nobody holds it any more, and it goes where `next` says.
-    pub(super) fn release(&mut self, now: Now, id: JobId, next: Next, edit: impl FnOnce(&mut Job)) -> &Job {
+    pub(super) fn release(&mut self, now: Now, id: JobId, next: Next, edit: impl FnOnce(&mut Row)) -> &Job {
         let heeds_cancel = match next {
             Next::Completed => !self.has(Mutation::CancelledRunningJobCompletes),
             Next::Offered(_) => !self.has(Mutation::CancelledLostJobComesBack),
         };
         let outlives = self.has(Mutation::ExclusiveOutlivesClaim);
         self.change(id, |row| {
+            edit(row);
             let job = &mut row.job;
-            edit(job);
             job.holder = None;
             job.lease_until = None;
             row.exclusive &= outlives;
@@ -169,6 +196,16 @@ impl Tables {
             now
         }
     }
+}
+
+/// Settings as every queue of a volatile store has them, whatever is set.
+pub(super) fn volatile_settings(settings: QueueSettings) -> QueueSettings {
+    QueueSettings { volatile: true, exclusive: true, ..settings }
+}
+
+/// Whether somebody comes back for what became of this job.
+fn is_awaited(id: JobId) -> bool {
+    id.submission().is_some_and(|(client, _)| client.is_awaited())
 }
 
 /// True when a lease that ends at `until` is over.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use model::Instant;
 
 use super::Node;
+use super::tally::Tally;
 use crate::config::Opinions;
 use crate::identity::{Identity, Incarnation, NodeId};
 use crate::io::{Reason, State};
@@ -61,46 +62,6 @@ pub(super) struct Voter {
     pub(super) node: Identity,
     pub(super) addr: SocketAddr,
     pub(super) view: Option<View>,
-}
-
-/// Votes, ours among the bad ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Tally {
-    expected: usize,
-    bad: usize,
-    good: usize,
-    silent: usize,
-}
-
-impl Tally {
-    /// Voters who could tell.
-    fn present(self) -> usize {
-        self.bad + self.good
-    }
-
-    fn reaches(self, percent: u32, of: usize) -> bool {
-        self.bad * 100 >= percent as usize * of
-    }
-
-    /// L of all expected voters are bad, somebody beside us among them.
-    fn is_suspect(self, rule: &Opinions) -> bool {
-        self.bad >= 2 && self.reaches(rule.suspect_percent, self.expected)
-    }
-
-    fn is_verdict(self, rule: &Opinions) -> bool {
-        self.bad >= 2 && self.reaches(rule.condemn_percent, self.expected)
-    }
-
-    /// So many are good that the others are too few for a verdict.
-    fn is_acquittal(self, rule: &Opinions) -> bool {
-        (self.expected - self.good) * 100 < rule.condemn_percent as usize * self.expected
-    }
-
-    /// When time is over: the verdict of those present, if they are not too few.
-    fn is_verdict_of_those_present(self, rule: &Opinions) -> bool {
-        let enough = self.expected.div_ceil(3).max(2);
-        self.bad >= 2 && self.present() >= enough && self.reaches(rule.condemn_percent, self.present())
-    }
 }
 
 impl Round {
@@ -228,7 +189,7 @@ impl Node {
         } else {
             let suspected = self.table.get(id).is_some_and(|entry| entry.state == State::Suspected);
             if tally.is_suspect(&rule) && !silent && !suspected {
-                self.conclude(target, Status::Suspect, reason(tally));
+                self.conclude(target, Status::Suspect, tally.reason());
                 self.tell_suspect(target);
             }
             if tally.silent == 0 {
@@ -310,7 +271,7 @@ impl Node {
         if round.silent || alone && (self.is_braked() || !self.heard_since(round.began, id)) {
             return;
         }
-        let reason = if alone { Reason::NoAnswer } else { reason(tally) };
+        let reason = if alone { Reason::NoAnswer } else { tally.reason() };
         self.conclude(round.target, Status::Suspect, reason);
         self.tell_suspect(round.target);
         if tally.good > 0
@@ -321,13 +282,18 @@ impl Node {
     }
 
     fn condemn(&mut self, id: NodeId, tally: Tally) {
+        if self.must_not_condemn() {
+            // Those who spoke did so a while ago, and all others may be silent because we do not hear them.
+            self.measure_again(id);
+            return;
+        }
         let Some(round) = self.rounds.get_mut(&id) else { return };
         round.verdicts += 1;
         if round.voters.len() < FEW_OBSERVERS && round.verdicts < VERDICTS_OF_FEW {
             // Few can be unlucky together. The suspect is told, and they look once more.
             let (target, silent) = (round.target, round.silent);
             if !silent {
-                self.conclude(target, Status::Suspect, reason(tally));
+                self.conclude(target, Status::Suspect, tally.reason());
                 self.tell_suspect(target);
             }
             self.measure_again(id);
@@ -337,7 +303,7 @@ impl Node {
         self.flaps.condemned(self.now, id);
         let judged = round.silent || self.flaps.is_notorious(id);
         let status = if judged { Status::Unreliable } else { Status::Dead };
-        self.conclude(round.target, status, reason(tally));
+        self.conclude(round.target, status, tally.reason());
     }
 
     /// The others find it good: it was our link.
@@ -423,9 +389,4 @@ impl Node {
 
 pub(super) fn measuring_time(rule: &Opinions, probe_timeout: Duration) -> Duration {
     rule.ping_every * rule.pings + probe_timeout
-}
-
-fn reason(tally: Tally) -> Reason {
-    let small = |count: usize| u8::try_from(count).unwrap_or(u8::MAX);
-    Reason::Opinions { bad: small(tally.bad), of: small(tally.present()) }
 }

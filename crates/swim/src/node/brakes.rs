@@ -11,9 +11,9 @@ use crate::io::{Event, State};
 use crate::mutation::Mutation;
 use crate::timers::Timer;
 
-/// So many periods without a word from anybody, and we are deaf.
-const DEAF_PERIODS: u32 = 3;
-/// Deafness takes others to be heard: with fewer, one silent node would be enough.
+/// So many periods without a word from anybody, and we condemn nobody; if we are well and the others too, we are deaf.
+const SILENT_PERIODS: u32 = 3;
+/// Both take others to be heard: with fewer, one silent node would be enough.
 const DEAF_OTHERS_MIN: usize = 2;
 /// So many failed probes at once, and a quarter of the members, and we suspect ourselves.
 const FAILED_AT_ONCE_MIN: usize = 3;
@@ -171,21 +171,31 @@ impl Node {
     /// True if nobody was heard for long, and there are some who could be. Those who do not answer our probes count too: that
     /// is what deafness looks like.
     pub(super) fn is_deaf(&self) -> bool {
-        self.table.present() >= DEAF_OTHERS_MIN
-            && self.now.since(self.brakes.heard[0].0) >= self.silence_max()
+        self.table.present() >= DEAF_OTHERS_MIN && self.silence() >= self.silence_max()
     }
 
-    /// How long nobody may be heard before we are deaf. Whoever probes less often is answered less often, and when many do
-    /// not answer the few who do are heard less often too.
+    /// How long nobody may be heard before we are deaf, and whatever runs begins anew. Whoever probes less often is answered
+    /// less often, and when many do not answer the few who do are heard less often too: beginning anew whenever one of
+    /// them is heard, we would never come to an end.
     fn silence_max(&self) -> Duration {
-        let silence = self.periods(DEAF_PERIODS - 1) + self.health.stretch(self.config.period);
+        let silence = self.periods(SILENT_PERIODS - 1) + self.health.stretch(self.config.period);
         let (present, alive) = (self.table.present(), self.table.in_state(State::Alive));
         silence * (present / alive.max(1)).max(1) as u32
     }
 
-    /// True if silence is no evidence now.
+    /// True if silence is no evidence now: nobody at all is heard. However much we doubt ourselves and however few are
+    /// left, this does not stretch as deafness does: a verdict can wait until somebody is heard, and then it is known that it
+    /// was not us.
     pub(super) fn must_not_condemn(&self) -> bool {
-        self.config.opinions.is_some() && self.is_deaf() && !self.is_broken(Mutation::DeafCondemns)
+        self.config.opinions.is_some()
+            && self.table.present() >= DEAF_OTHERS_MIN
+            && self.silence() >= self.periods(SILENT_PERIODS)
+            && !self.is_broken(Mutation::DeafCondemns)
+    }
+
+    /// For how long nobody was heard.
+    fn silence(&self) -> Duration {
+        self.now.since(self.brakes.heard[0].0)
     }
 
     /// We slept, or were deaf: whatever ran meanwhile gets its full time again.

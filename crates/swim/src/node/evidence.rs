@@ -2,8 +2,8 @@
 //!
 //! A higher epoch replaces a lower one. Within an epoch: `Left` is final; the stored incarnation only grows, whatever the
 //! evidence; at equal incarnations a verdict beats a suspicion and a suspicion beats `Alive`; a higher incarnation beats
-//! them all, except that a node which died too often, or as unreliable, is believed only after a while, or when another
-//! vouches for it: `Alive`, by somebody else.
+//! them all, except that a node which died too often, or as unreliable, is believed only after a while, if it is still
+//! heard then, or when another vouches for it: `Alive`, by somebody else.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;

@@ -11,6 +11,7 @@
 //! join       finding the cluster, and the dead  check      deaths learned by comparing
 //! leave      going, expelling, forgetting       view       what others may see of us
 //! scout      a closer look after a death        vouch      whether the unreliable answer by now
+//! hold       who is not believed for a while    tally      what votes amount to
 //! ```
 
 mod asker;
@@ -18,6 +19,7 @@ mod brakes;
 mod check;
 mod evidence;
 mod helper;
+mod hold;
 mod join;
 mod leave;
 mod observer;
@@ -27,6 +29,7 @@ mod scout;
 mod spread;
 mod suspicion;
 mod sync;
+mod tally;
 mod view;
 mod vouch;
 

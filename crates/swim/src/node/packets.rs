@@ -34,6 +34,7 @@ impl Node {
         if self.phase == Phase::Silent {
             return;
         }
+        self.heard_from(from);
         if to != self.me {
             if to.id == self.me.id && to.epoch > self.me.epoch {
                 self.be_expelled(Some(to.epoch));

@@ -192,9 +192,11 @@ impl Node {
         }
     }
 
-    /// Drops the probe that runs, without judgement.
+    /// Drops the probe that runs, without judgement: what it found so far is void, and what others say of its target is not.
     pub(super) fn void_probe(&mut self) {
-        if let Some(probe) = self.probe.take() {
+        if let Some(probe) = self.probe.take()
+            && self.table.get(probe.target.id).is_some_and(|entry| entry.state == State::ProbeFailed)
+        {
             self.answers(probe.target);
         }
     }

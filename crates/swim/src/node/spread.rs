@@ -32,6 +32,11 @@ impl Node {
 
     pub(super) fn spread(&mut self, update: Update, rank: Rank) {
         self.queue.push(update, rank);
+        if self.is_broken(Mutation::FloodsNews) {
+            for (node, addr) in self.some_members(self.members_present(), |_| true) {
+                self.send(node, addr, Message::Gossip);
+            }
+        }
         if !self.gossip_is_set {
             self.gossip_is_set = true;
             self.timers.set(self.now + self.config.gossip.every, Timer::Gossip);

@@ -93,8 +93,11 @@ impl Node {
             return;
         }
         let answers = suspected.answers;
-        let hears = self.config.opinions.is_none() || self.heard_since(suspected.began, node.id);
-        if self.must_not_condemn() || !hears {
+        if self.must_not_condemn() {
+            self.postpone_suspicion(node.id);
+            return;
+        }
+        if self.config.opinions.is_some() && !self.heard_since(suspected.began, node.id) {
             let ends = self.now + self.suspicion_time(1);
             self.restart_suspicion(node.id, ends);
             return;
@@ -149,6 +152,16 @@ impl Node {
             suspected.began = self.now;
             suspected.ends = ends;
             suspected.accusers.truncate(1);
+            let timer = Timer::Suspicion { node: suspected.node, incarnation: suspected.incarnation };
+            self.timers.set(ends, timer);
+        }
+    }
+
+    /// Its time is over, and nobody is heard: looked at again in a period.
+    fn postpone_suspicion(&mut self, id: NodeId) {
+        let ends = self.now + self.config.period;
+        if let Some(suspected) = self.suspicions.get_mut(&id) {
+            suspected.ends = ends;
             let timer = Timer::Suspicion { node: suspected.node, incarnation: suspected.incarnation };
             self.timers.set(ends, timer);
         }

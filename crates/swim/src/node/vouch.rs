@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A review neither suspects nor condemns. The node itself cannot end its hold: it speaks well enough, but does not answer.
-//! Others believe the voucher at once, and after a long while the node without one, should its judges be gone.
+//! Others believe the voucher at once, and the node without one when it is heard after a long while, should its judges be
+//! gone.
 
 use super::Node;
 use super::asker::{Voter, measuring_time};
@@ -83,8 +84,8 @@ impl Node {
             self.reviews.remove(&target.id);
             return;
         };
-        if entry.state == State::Dead && !self.flaps.is_held(target.id) {
-            // It does not even contradict: whatever was good before is over.
+        if entry.state == State::Dead && !self.is_serving(target.id) {
+            // It does not even contradict, or is not heard any more: whatever was good before is over.
             self.review_later(target);
             return;
         }

@@ -154,7 +154,7 @@ fn the_unreliable_are_believed_after_a_while_whatever_comes_first() {
         hand.pass_hearing(hold_down - Duration::from_secs(1));
         assert_eq!(hand.state(2), Some(State::Dead));
         hand.rumour(2, 1, 3, Unreliable);
-        hand.pass_hearing(Duration::from_secs(2));
+        hand.pass_answered(Duration::from_secs(2), &[1, 2]);
         assert_ne!(hand.state(2), Some(State::Dead), "judgement first: {judgement_first}");
         assert_eq!(hand.machine.member(crate::NodeId(2)).map(|member| member.on_probation), Some(true));
         hand.rumour(2, 1, 3, Unreliable);

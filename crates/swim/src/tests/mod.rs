@@ -3,10 +3,12 @@
 mod evidence;
 mod faults;
 mod hand;
+mod hold;
 mod lifecycle;
 mod mutations;
 mod properties;
 mod rules;
 mod scout;
+mod silence;
 mod vouch;
 mod world;

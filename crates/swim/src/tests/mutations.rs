@@ -116,6 +116,12 @@ fn scenario(mutation: Mutation) -> fn(Option<Mutation>) -> bool {
             hand.pass(SECOND / 10);
             hand.state(2) != Some(State::Dead)
         },
+        Mutation::FloodsNews => |broken| {
+            let mut hand = Hand::broken(Config::lan(), 12, broken);
+            let news: Vec<Update> = (100..110).map(|id| update(id, 1, 0, Status::Alive)).collect();
+            hand.hear(node(1, 1), Message::Gossip, news);
+            hand.sent.len() < 12
+        },
         // One that hardly answers is out after a while, and stays so.
         Mutation::VouchesUnseen => |broken| {
             let mut world = World::formed_broken(Config::lan(), 3, 32, broken);

@@ -1,6 +1,7 @@
 //! The SDK against a scripted server, over a real connection: what goes over the wire, and what handlers and observers
 //! see of it.
 
+mod desk;
 mod exclusive;
 mod exec;
 mod fifo;
@@ -9,5 +10,7 @@ mod liveness;
 mod moving;
 mod service;
 mod session;
+mod submitting;
 mod support;
+mod volatile;
 mod worker;

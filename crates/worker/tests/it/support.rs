@@ -19,7 +19,7 @@ use crate::service::Service;
 
 /// Long enough for a slow machine; a test that waits this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Which life of the server all tests see.
+/// Which life of the server tests see that do not care.
 pub(crate) const GENERATION: u64 = 1;
 
 /// A listening server.
@@ -87,11 +87,15 @@ impl ScriptedServer {
 
     /// The next stream, after its hello was read and welcomed.
     pub(crate) async fn welcome(&mut self) -> (wire::Hello, Stream) {
+        self.welcome_as(GENERATION).await
+    }
+
+    /// The same, by this life of the server.
+    pub(crate) async fn welcome_as(&mut self, generation: u64) -> (wire::Hello, Stream) {
         let mut stream = self.session().await;
         let hello = stream.next().await.hello.expect("the first frame carries the hello");
         stream.worker = hello.worker.clone();
-        let welcome =
-            wire::Welcome { server: "scripted".into(), version: "0".into(), generation: GENERATION };
+        let welcome = wire::Welcome { server: "scripted".into(), version: "0".into(), generation };
         stream.send(wire::ServerFrame { welcome: Some(welcome), ..Default::default() }).await;
         (hello, stream)
     }

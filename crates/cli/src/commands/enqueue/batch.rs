@@ -7,7 +7,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rpc::wire;
 use worker::Client;
 
-use super::source::Source;
 use crate::output::Output;
 
 /// Jobs in one call: enough to make a commit worth its fsync, few enough to answer at once.
@@ -34,6 +33,8 @@ pub(super) struct Tally {
 pub(super) struct Batches<'a> {
     client: &'a Client,
     request_id: Option<String>,
+    batch: Vec<wire::NewJob>,
+    bytes: usize,
     sent: u64,
     tally: Tally,
     keep_ids: bool,
@@ -51,7 +52,16 @@ impl<'a> Batches<'a> {
             Some(total) if total > BATCH_JOBS_MAX as u64 && output.shows_progress() => bar(total),
             _ => ProgressBar::hidden(),
         };
-        Batches { client, request_id, sent: 0, tally: Tally::default(), keep_ids: false, progress }
+        Batches {
+            client,
+            request_id,
+            batch: Vec::new(),
+            bytes: 0,
+            sent: 0,
+            tally: Tally::default(),
+            keep_ids: false,
+            progress,
+        }
     }
 
     /// Keeps all ids for later, which costs memory.
@@ -59,35 +69,35 @@ impl<'a> Batches<'a> {
         self.keep_ids = true;
     }
 
-    /// Sends everything the source has. What was sent before an error stays enqueued and counted.
-    pub(super) async fn send_all(
+    /// Adds a job, and sends what came before it if that is enough for a call. What was sent before an error stays enqueued and
+    /// counted.
+    pub(super) async fn push(
         &mut self,
-        source: &mut Source,
-        mut answered: impl FnMut(&[wire::Enqueued]) -> anyhow::Result<()>,
+        job: wire::NewJob,
+        answered: &mut impl FnMut(&[wire::Enqueued]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let mut batch = Vec::new();
-        let mut bytes = 0;
-        while let Some(job) = source.next()? {
-            let is_full = batch.len() == BATCH_JOBS_MAX || bytes + job.payload.len() > BATCH_BYTES_MAX;
-            if is_full && !batch.is_empty() {
-                self.send(std::mem::take(&mut batch), &mut answered).await?;
-                bytes = 0;
-            }
-            bytes += job.payload.len();
-            batch.push(job);
+        let is_full =
+            self.batch.len() == BATCH_JOBS_MAX || self.bytes + job.payload.len() > BATCH_BYTES_MAX;
+        if is_full {
+            self.send(answered).await?;
         }
-        if !batch.is_empty() {
-            self.send(batch, &mut answered).await?;
-        }
+        self.bytes += job.payload.len();
+        self.batch.push(job);
         Ok(())
     }
 
-    async fn send(
+    /// Sends what was added and not sent yet.
+    pub(super) async fn send(
         &mut self,
-        jobs: Vec<wire::NewJob>,
         answered: &mut impl FnMut(&[wire::Enqueued]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let request = wire::EnqueueRequest { request_id: self.next_request_id(), jobs };
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        self.bytes = 0;
+        let jobs = std::mem::take(&mut self.batch);
+        let request =
+            wire::EnqueueRequest { request_id: self.next_request_id(), jobs, ..Default::default() };
         let response = self.client.enqueue(request).await?;
         let count = response.jobs.len() as u64;
         self.tally.accepted += count;

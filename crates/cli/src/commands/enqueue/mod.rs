@@ -3,7 +3,9 @@
 mod batch;
 mod payload;
 mod source;
+mod watched;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,10 +15,10 @@ use worker::Client;
 
 use self::batch::{Batches, Tally};
 use self::source::Source;
+use self::watched::Watched;
 use crate::connect::ServerArgs;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
-use crate::wait::{self, Waited};
 use crate::{date, duration};
 
 const EXAMPLES: &str = "\
@@ -27,6 +29,7 @@ Examples:
   tenure enqueue mail --file jobs.jsonl --request-id import-7
   seq 1000 | tenure enqueue numbers --file - --raw
   tenure enqueue load '{}' --count 100000
+  tenure enqueue thumbnails photo.jpg --wait
 
 A line of --file is a job as POST /v1/jobs takes it, such as
 {\"queue\":\"mail\",\"payload\":{\"to\":\"ada\"}}; what a line does not say is taken from the
@@ -34,6 +37,9 @@ flags. With --raw a line is a payload.
 
 A run with --request-id can be repeated for 24 hours: what was enqueued before is not enqueued
 again.
+
+A job of a volatile queue is forgotten with its server unless somebody remembers it: with --wait this
+command does, and submits it again, under the same id, to a server that was started anew.
 
 Exit codes: 0 done, 1 with --wait: a job died, was cancelled or did not end in time, 2 usage, 3
 cannot reach the server, 5 refused.";
@@ -124,21 +130,34 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     };
     let is_single = args.file.is_none() && args.count.is_none();
     let mut batches = Batches::new(&client, output, args.request_id.clone(), source.total());
+    let mut watched = None;
     if args.wait {
         batches.keep_ids();
+        // Whoever chooses the ids himself, or makes the run repeatable, keeps track himself.
+        let is_kept = args.id.is_none() && args.request_id.is_none();
+        watched = Some(Watched::new(&client, output, is_kept).await?);
     }
     let prints_ids = !args.wait && (is_single || output.is_json());
-    let result = batches
-        .send_all(&mut source, |answers| if prints_ids { print_answers(output, answers) } else { Ok(()) })
-        .await;
+    let mut answered =
+        |answers: &[wire::Enqueued]| if prints_ids { print_answers(output, answers) } else { Ok(()) };
+    let mut send_all = async || {
+        while let Some(job) = source.next()? {
+            match &mut watched {
+                Some(watched) if watched.keeps(&job) => watched.submit(job).await?,
+                _ => batches.push(job, &mut answered).await?,
+            }
+        }
+        batches.send(&mut answered).await
+    };
+    let result = send_all().await;
     let tally = batches.finish();
     if let Err(error) = result {
         let is_plain = is_single || tally.accepted() == 0;
         return Err(if is_plain { error } else { error.context(tally.so_far()) });
     }
-    tell(output, &tally, is_single);
-    if args.wait {
-        return wait_for_end(&client, output, &tally, args.wait_timeout, is_single).await;
+    tell(&client, output, &tally, is_single).await;
+    if let Some(watched) = watched {
+        return watched.wait(&tally.ids, args.wait_timeout, is_single).await;
     }
     if !is_single && !output.is_json() {
         output.line(tally.summary())?;
@@ -179,54 +198,33 @@ fn print_answers(output: &Output, answers: &[wire::Enqueued]) -> anyhow::Result<
 }
 
 /// Remarks that people need and programs find in the answer.
-fn tell(output: &Output, tally: &Tally, is_single: bool) {
+async fn tell(client: &Client, output: &Output, tally: &Tally, is_single: bool) {
     if is_single && tally.repeated > 0 {
         output.note("this request id was used before; nothing new was enqueued");
     } else if is_single && tally.duplicates > 0 {
         output.note("a job with this id or unique key is already there; nothing new was enqueued");
     }
-    for queue in &tally.unserved {
-        output.note(format_args!(
-            "no connected worker serves queue {queue}; start one with `tenure worker --queue {queue} -- CMD`"
-        ));
-    }
+    tell_unserved(client, output, &tally.unserved).await;
 }
 
-async fn wait_for_end(
-    client: &Client,
-    output: &Output,
-    tally: &Tally,
-    limit: Option<Duration>,
-    is_single: bool,
-) -> anyhow::Result<Exit> {
-    let (mut completed, mut dead, mut cancelled) = (0, 0, 0);
-    let waited = wait::for_all(client, output, &tally.ids, limit, |job| {
-        match job.state.as_str() {
-            "completed" => completed += 1,
-            "dead" => dead += 1,
-            _ => cancelled += 1,
-        }
-        if output.is_json() {
-            output.json(&job)?;
-        } else if is_single && job.state == "completed" {
-            output.bytes(&payload::printable(job.result.unwrap_or_default()))?;
-        } else if is_single {
-            let why = if job.last_error.is_empty() { String::new() } else { format!(": {}", job.last_error) };
-            output.error(format_args!("job {} is {}{why}", job.id, job.state));
-        }
-        Ok(())
-    })
-    .await?;
-    if !is_single && !output.is_json() {
-        output.line(format_args!("{completed} completed, {dead} dead, {cancelled} cancelled"))?;
+/// Says whom these queues wait for. A worker may be there and still not be given their jobs.
+async fn tell_unserved(client: &Client, output: &Output, queues: &BTreeSet<String>) {
+    if queues.is_empty() || output.is_quiet() {
+        return;
     }
-    match waited {
-        Waited::TimedOut { left } => {
-            let what = if left == 1 { "1 job has".to_owned() } else { format!("{left} jobs have") };
-            Err(Failure::failed(format!("{what} not ended yet; look with `tenure jobs list`")).into())
-        }
-        Waited::Ended if dead + cancelled > 0 => Ok(Exit::Failed),
-        Waited::Ended => Ok(Exit::Done),
+    // The jobs are enqueued, so whatever goes wrong now is not worth an error.
+    let known = client.queues().await.map(|answer| answer.queues).unwrap_or_default();
+    for queue in queues {
+        let start = format!("start one with `tenure worker --queue {queue} -- CMD`");
+        let known = known.iter().find(|known| known.name == *queue);
+        output.note(match known.filter(|known| known.exclusive || known.volatile) {
+            Some(known) => format!(
+                "no connected worker can be given jobs of queue {queue}, which is {}: it takes one that can stop them \
+                 for certain; {start}",
+                if known.volatile { "volatile" } else { "exclusive" }
+            ),
+            None => format!("no connected worker serves queue {queue}; {start}"),
+        });
     }
 }
 

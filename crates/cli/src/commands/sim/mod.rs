@@ -1,7 +1,9 @@
 //! `tenure sim`: the machines that ship, in a world of virtual time, under faults and laws.
 
 mod chart;
+mod findings;
 mod jobs;
+mod muster;
 mod progress;
 mod replay;
 mod swim;
@@ -18,11 +20,14 @@ Examples:
   tenure sim jobs --mutation renew_on_mismatch
   tenure sim swim --seeds 500
   tenure sim swim --experiment detection --nodes 128,1000 --plot detection.svg
+  tenure sim muster --seeds 1000
+  tenure sim muster --model 2x2
   tenure sim replay --seed 42
   tenure sim replay --world swim --seed 42
 
 Real machines in virtual time. `jobs`: servers over one store, workers, a network. `swim`: nodes
-that watch each other. Each seed chooses its own faults (crashes, pauses, lost connections, clock
+that watch each other. `muster`: one scheduler after another that keep no record, and their workers.
+Each seed chooses its own faults (crashes, pauses, lost connections, clock
 drift), and the laws are checked after every event. One seed always tells the same story.
 
 Exit codes: 0 no law was broken, 1 one was, 2 usage.";
@@ -45,6 +50,9 @@ enum World {
     /// Who is in the cluster: laws under faults, and how fast, how surely and at what cost deaths are noticed
     #[command(after_help = swim::EXAMPLES)]
     Swim(swim::Args),
+    /// Volatile queues over restarts of their scheduler: run twice 0, lost 0; at random, or every course of events of a few
+    #[command(after_help = muster::EXAMPLES)]
+    Muster(muster::Args),
     /// One seed again, told event by event
     #[command(
         after_help = "Examples:\n  tenure sim replay --seed 42\n  tenure sim replay --seed 7 --minutes 5 --mutation late_ack_accepted | tail -50\n  tenure sim replay --world swim --seed 42"
@@ -56,6 +64,7 @@ pub(crate) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
     match &args.command {
         World::Jobs(args) => jobs::run(args, output),
         World::Swim(args) => swim::run(args, output),
+        World::Muster(args) => muster::run(args, output),
         World::Replay(args) => replay::run(args, output),
     }
 }

@@ -3,7 +3,7 @@
 use anyhow::bail;
 use clap::{Args as ClapArgs, ValueEnum};
 use sim::law::Failure;
-use sim::{jobs, swim};
+use sim::{jobs, muster, swim};
 
 use crate::exit::Exit;
 use crate::output::Output;
@@ -22,6 +22,12 @@ pub(super) struct Args {
     /// Periods of faults in the world of membership, before the calm in which all views must agree
     #[arg(long, value_name = "N", default_value_t = swim::Options::default().periods)]
     periods: u32,
+    /// Workers in the largest worlds of muster
+    #[arg(long, value_name = "N", default_value_t = muster::Options::default().workers_max)]
+    workers: u32,
+    /// Virtual seconds of faults in the world of muster, before the calm in which everything must end
+    #[arg(long, value_name = "N", default_value_t = muster::Options::default().seconds)]
+    seconds: u64,
     /// Put a deliberate bug into a machine, to see a law notice it; the names are those of the world
     #[arg(long, value_name = "NAME")]
     mutation: Option<String>,
@@ -33,6 +39,8 @@ enum Which {
     Jobs,
     /// Who is in the cluster
     Swim,
+    /// Schedulers that keep no record
+    Muster,
 }
 
 pub(super) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
@@ -53,6 +61,13 @@ pub(super) fn run(args: &Args, output: &Output) -> anyhow::Result<Exit> {
             let mutation = known(args.mutation.as_deref(), swim::Mutation::from_word)?;
             let options = swim::Options { periods: args.periods, mutation, ..swim::Options::default() };
             let report = swim::replay(args.seed, &options, &mut line);
+            (report.failures, report.trace_hash)
+        }
+        Which::Muster => {
+            let mutation = known(args.mutation.as_deref(), muster::Mutation::from_word)?;
+            let (workers_max, seconds) = (args.workers, args.seconds);
+            let options = muster::Options { workers_max, seconds, mutation, ..muster::Options::default() };
+            let report = muster::replay(args.seed, &options, &mut line);
             (report.failures, report.trace_hash)
         }
     };

@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, ValueEnum};
 use serde::Serialize;
-use serde_json::{Map, Value, json};
-use sim::swim::experiments::{self, Amount, Cell, Crashes, Findings, PROFILES, Subject};
+use serde_json::{Value, json};
+use sim::swim::experiments::{self, Amount, Crashes, Findings, PROFILES, Subject};
 use sim::swim::{Mutation, Options, SwimNode};
 
-use super::chart;
 use super::progress::bar;
+use super::{chart, findings};
 use crate::exit::{Exit, Failure};
-use crate::output::{self, Output};
+use crate::output::Output;
 
 pub(super) const EXAMPLES: &str = "\
 Experiments (default worlds and nodes):
@@ -178,7 +178,7 @@ fn laws(args: &Args, output: &Output) -> anyhow::Result<Exit> {
             .collect(),
         trace_hash: format!("{:016x}", report.trace_hash),
         events: stats.events,
-        wall_seconds: seconds(began.elapsed()),
+        wall_seconds: findings::seconds(began.elapsed()),
         verdicts: stats.verdicts,
         verdicts_told: stats.told,
         verdicts_about_live_nodes: stats.false_verdicts,
@@ -250,25 +250,7 @@ fn experiment(args: &Args, output: &Output) -> anyhow::Result<Exit> {
         fs::write(path, drawn)
             .map_err(|error| Failure::usage(format!("cannot write {}: {error}", path.display())))?;
     }
-    if output.is_json() {
-        output.json(&as_json(args.experiment, &findings, took))?;
-        return Ok(Exit::Done);
-    }
-    output.line(&findings.title)?;
-    let header: Vec<String> = findings.columns.iter().map(|column| column.replace('_', " ")).collect();
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let rows =
-        findings.rows.iter().map(|row| row.iter().map(|cell| output::Cell::from(shown(cell))).collect());
-    output.table(&header, rows.collect())?;
-    for note in &findings.notes {
-        output.note(note);
-    }
-    let speed = findings.events as f64 / took.as_secs_f64();
-    output.note(format_args!(
-        "{} events in {:.1} s, {speed:.0} a second",
-        findings.events,
-        took.as_secs_f64()
-    ));
+    findings::print(output, &args.experiment, &findings, took)?;
     Ok(Exit::Done)
 }
 
@@ -302,42 +284,6 @@ fn find(args: &Args, amount: &Amount, progress: &mut experiments::Progress<'_>) 
 fn named(args: &Args) -> anyhow::Result<Subject<SwimNode>> {
     let unknown = || Failure::usage(format!("there is no profile {:?}", args.profile));
     Ok(Subject::named(&args.profile, args.alpha, args.beta).ok_or_else(unknown)?)
-}
-
-fn shown(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => text.clone(),
-        Cell::Count(count) => count.to_string(),
-        Cell::Number(number, digits) => format!("{number:.digits$}"),
-        Cell::Missing => "-".to_owned(),
-    }
-}
-
-fn as_json(experiment: Experiment, findings: &Findings, took: Duration) -> Value {
-    let value = |cell: &Cell| match cell {
-        Cell::Text(text) => json!(text),
-        Cell::Count(count) => json!(count),
-        Cell::Number(number, digits) => {
-            let scale = 10_f64.powi(*digits as i32);
-            json!((number * scale).round() / scale)
-        }
-        Cell::Missing => Value::Null,
-    };
-    let row = |row: &Vec<Cell>| -> Map<String, Value> {
-        findings.columns.iter().zip(row).map(|(name, cell)| ((*name).to_owned(), value(cell))).collect()
-    };
-    json!({
-        "experiment": experiment,
-        "title": findings.title,
-        "rows": findings.rows.iter().map(row).collect::<Vec<_>>(),
-        "notes": findings.notes,
-        "events": findings.events,
-        "wall_seconds": seconds(took),
-    })
-}
-
-fn seconds(span: Duration) -> f64 {
-    (span.as_secs_f64() * 10.0).round() / 10.0
 }
 
 fn crashes(text: &str) -> Result<Crashes, String> {

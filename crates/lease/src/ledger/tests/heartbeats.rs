@@ -84,8 +84,9 @@ fn a_first_answer_that_got_lost_is_healed_by_the_mismatch() {
     rig.mismatch(4_010, number, false);
     assert!(!rig.ledger.is_registered());
     let (number, beat) = rig.beat(4_010);
-    assert_eq!((beat.token, beat.profile), (Some(rig.last_token()), None));
+    assert_eq!((beat.token, beat.profile.is_some()), (Some(rig.last_token()), true), "and takes it");
     assert_eq!(rig.ok(4_020, number), [Output::Registered { lease: LEASE }]);
+    assert_eq!(rig.beat(8_010).1.profile, None);
 }
 
 #[test]
@@ -157,7 +158,8 @@ fn an_inactive_key_loses_everything_and_is_replaced() {
     assert_eq!(rig.try_frame(4_040), None, "there is no stream");
     rig.connect(4_050);
     let (number, beat) = rig.beat(4_050);
-    assert_eq!((&beat.key, beat.token, beat.former, beat.full), (&key("w2"), None, None, None));
+    let nothing = Some(vec![]);
+    assert_eq!((&beat.key, beat.token, beat.former, beat.full), (&key("w2"), None, None, nothing));
     assert_eq!((beat.binds, beat.free_slots), (vec![], 2), "two handlers wind down");
     rig.ok(4_060, number);
     assert_eq!(rig.frame(4_060), Transmit { credits: 2, ..Transmit::default() });
@@ -178,7 +180,7 @@ fn reports_of_an_inactive_key_are_kept_if_the_terms_say_so() {
     rig.rekey(4_030, "w2");
     rig.connect(4_040);
     let (number, beat) = rig.beat(4_040);
-    assert_eq!((beat.binds, beat.full), (vec![], None), "what is lost is not claimed");
+    assert_eq!((beat.binds, beat.full), (vec![], Some(vec![])), "what is lost is not claimed");
     rig.ok(4_050, number);
     let sent: Vec<Hold> = rig.frame(4_050).reports.into_iter().map(|report| report.hold).collect();
     assert_eq!(sent, [running, done]);

@@ -189,7 +189,7 @@ fn the_last_registered_key_stays_the_former_until_a_successor_is_registered() {
     rig.rekey(20_020, "w4");
     rig.connect(20_020);
     let (_, beat) = rig.beat(20_020);
-    assert_eq!((beat.key, beat.former, beat.full), (key("w4"), None, None));
+    assert_eq!((beat.key, beat.former, beat.full), (key("w4"), None, Some(vec![])));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Tables of inputs and outputs over virtual time, in milliseconds.
 
+mod at_once;
 mod bindings;
 mod drain;
 mod endings;
@@ -8,17 +9,19 @@ mod farewell;
 mod heartbeats;
 mod holds;
 mod jobs;
+mod kept;
 mod lapse;
 mod laws;
 mod mutations;
 mod reports;
+mod servers;
 mod signs;
 mod starts;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Fence, Hold, Instant, JobId, Nonce, Outcome, QueueName, Retry, WorkerKey};
+use model::{ClientId, Fence, Hold, Instant, JobId, Nonce, Outcome, QueueName, Retry, WallTime, WorkerKey};
 
 use super::*;
 use crate::clock_rule::{RateError, Stopping};
@@ -31,6 +34,8 @@ const GENERATION: Generation = Generation(3);
 /// A ledger with four slots, and the server's side of its stream.
 struct Rig {
     ledger: Ledger,
+    /// Which life of the server.
+    generation: Generation,
     /// The last start number that was given out.
     start: u64,
     /// The last token that was given out.
@@ -73,7 +78,8 @@ impl Rig {
 
     /// Connected at 0; nothing is sent yet.
     fn unregistered(ledger: Ledger) -> Self {
-        let mut rig = Rig { ledger, start: 0, token: 0, answers: true, vouches: true };
+        let mut rig =
+            Rig { ledger, generation: GENERATION, start: 0, token: 0, answers: true, vouches: true };
         assert_eq!(rig.connect(0), []);
         rig
     }
@@ -93,8 +99,14 @@ impl Rig {
     }
 
     fn connect(&mut self, at_ms: u64) -> Vec<Output> {
+        self.connect_to(at_ms, GENERATION)
+    }
+
+    /// The server is found again, perhaps in another life.
+    fn connect_to(&mut self, at_ms: u64, generation: Generation) -> Vec<Output> {
         self.start = 0;
-        self.input(at_ms, Input::Connected { generation: GENERATION })
+        self.generation = generation;
+        self.input(at_ms, Input::Connected { generation })
     }
 
     /// A grant with the next start number.
@@ -106,7 +118,8 @@ impl Rig {
             timeout: None,
             heartbeat_timeout: None,
             exclusive: false,
-            start: Start { generation: GENERATION, key: self.ledger.key().clone(), number: self.start },
+            at_once: false,
+            start: Start { generation: self.generation, key: self.ledger.key().clone(), number: self.start },
         }
     }
 
@@ -117,6 +130,12 @@ impl Rig {
 
     fn assign_exclusive(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
         let grant = Grant { exclusive: true, ..self.grant(hold) };
+        self.input(at_ms, Input::Assigned(grant))
+    }
+
+    /// An exclusive job that need not wait for its bind.
+    fn assign_at_once(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
+        let grant = Grant { exclusive: true, at_once: true, ..self.grant(hold) };
         self.input(at_ms, Input::Assigned(grant))
     }
 
@@ -160,6 +179,7 @@ impl Rig {
             token: self.next_token(),
             lease: LEASE,
             exclusive_hold: self.vouches,
+            worker_set: None,
             stops: Vec::new(),
             resync: false,
             drain: false,
@@ -181,7 +201,7 @@ impl Rig {
     }
 
     fn last_token(&self) -> Token {
-        Token { generation: GENERATION, sequence: self.token }
+        Token { generation: self.generation, sequence: self.token }
     }
 
     /// Does what a driver does when it is asked for a new key.
@@ -253,6 +273,7 @@ fn terms(slots: u32) -> Terms {
             slots,
             version: "1".into(),
             stop_within: Some(Stopping::DEFAULT.within()),
+            ..Profile::default()
         },
         lease: LEASE,
         rate_error: RateError::DEFAULT,
@@ -276,6 +297,11 @@ fn hold(job: u8, fence: i64) -> Hold {
 /// A hold of one of many jobs.
 fn numbered(number: usize) -> Hold {
     Hold { job: JobId::from_bytes((number as u128).to_be_bytes()), fence: Fence::new(1) }
+}
+
+/// A claim of a submission that a client comes back for.
+fn awaited(sequence: u64) -> Hold {
+    Hold { job: ClientId::new(WallTime::from_millis(1), 1).job(sequence), fence: Fence::new(1) }
 }
 
 fn stop(hold: Hold, reason: StopReason) -> Output {

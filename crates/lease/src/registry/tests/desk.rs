@@ -34,6 +34,8 @@ pub(super) fn terms() -> Terms {
         rate_error: RateError::DEFAULT,
         registrations_per_second: 1_000,
         remember_ended: secs(600),
+        durable: true,
+        inherited_lease: Duration::ZERO,
     }
 }
 
@@ -48,6 +50,8 @@ pub(super) struct Desk {
     pub(super) registry: Registry,
     pub(super) now: Instant,
     ticket: u64,
+    /// Of whom it was said that all they hold is known, in that order.
+    pub(super) synced: Vec<WorkerKey>,
 }
 
 impl Desk {
@@ -68,8 +72,16 @@ impl Desk {
         desk
     }
 
+    /// Nobody is known over a restart.
+    pub(super) fn memoryless(bug: Bug) -> Self {
+        let mut desk = Self::with(Terms { durable: false, ..terms() }, bug);
+        assert_eq!(desk.tell(Input::Restored(Vec::new())), []);
+        desk
+    }
+
     pub(super) fn with(terms: Terms, bug: Bug) -> Self {
-        Desk { registry: registry(terms, bug), now: Instant::from_millis(1_000_000), ticket: 0 }
+        let now = Instant::from_millis(1_000_000);
+        Desk { registry: registry(terms, bug), now, ticket: 0, synced: Vec::new() }
     }
 
     /// Something happens.
@@ -96,8 +108,16 @@ impl Desk {
         self.now = self.now + span;
     }
 
+    /// Everything that is to be done, but for `synced`.
     pub(super) fn drain(&mut self) -> Vec<Output> {
-        std::iter::from_fn(|| self.registry.poll_output()).collect()
+        let mut outputs = Vec::new();
+        while let Some(output) = self.registry.poll_output() {
+            match output {
+                Output::Synced { key } => self.synced.push(key),
+                other => outputs.push(other),
+            }
+        }
+        outputs
     }
 
     pub(super) fn ticket(&mut self) -> Ticket {

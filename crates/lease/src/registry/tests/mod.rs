@@ -8,6 +8,7 @@ mod desk;
 mod ending;
 mod exclusive;
 mod grants;
+mod memoryless;
 mod mutations;
 mod owned;
 mod peer;
@@ -15,8 +16,10 @@ mod properties;
 mod restart;
 mod stopping;
 mod succession;
+mod synced;
 mod take_over;
 mod verification;
+mod volatile;
 mod world;
 
 use super::Mutation;

@@ -3,8 +3,8 @@
 use std::panic;
 
 use super::{
-    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, owned, restart, stopping,
-    succession, take_over, verification,
+    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, memoryless, owned, restart,
+    stopping, succession, synced, take_over, verification, volatile,
 };
 use crate::registry::Mutation;
 
@@ -122,6 +122,29 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (TakenOverIsUnknown, &["unknown_holder_may_be_one_that_is_being_taken_over"]),
         (JoiningIsNotRestored, &["worker_that_joins_here_while_it_is_taken_over_is_not_new"]),
         (LeaveOverlooksTakeOver, &["leave_waits_until_it_is_known_who_is_taken_over"]),
+        (
+            UnknownIsNew,
+            &[
+                "worker_from_before_says_everything_first",
+                "task_of_a_worker_from_before_is_not_started_twice",
+            ],
+        ),
+        (
+            UnsureIsTakenBack,
+            &[
+                "start_that_may_be_on_its_way_is_not_taken_back",
+                "start_over_an_older_stream_has_come_to_nothing",
+                "volatile_job_that_must_stop_is_not_taken_back",
+            ],
+        ),
+        (
+            SyncedBeforeChecked,
+            &[
+                "worker_with_jobs_is_synced_when_their_rows_were_read",
+                "worker_that_ends_before_is_never_synced",
+                "task_of_a_worker_from_before_is_not_started_twice",
+            ],
+        ),
     ]
 };
 
@@ -134,12 +157,15 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         ending::CASES,
         exclusive::CASES,
         grants::CASES,
+        memoryless::CASES,
         owned::CASES,
         restart::CASES,
         stopping::CASES,
         succession::CASES,
+        synced::CASES,
         take_over::CASES,
         verification::CASES,
+        volatile::CASES,
     ];
     files.into_iter().flatten()
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use model::{Fence, Hold, JobId, Nonce, WorkerKey};
+use model::{ClientId, Fence, Hold, JobId, Nonce, WallTime, WorkerKey};
 
 use crate::message::{Answer, Change, Former, Heartbeat, Profile, Token};
 
@@ -15,6 +15,11 @@ pub(super) fn hold_of(job: u64, fence: i64) -> Hold {
 /// The first claim of job `job`.
 pub(super) fn hold(job: u64) -> Hold {
     hold_of(job, 1)
+}
+
+/// The first claim of submission `job` to a volatile queue.
+pub(super) fn volatile(job: u64) -> Hold {
+    Hold { job: ClientId::new(WallTime::from_millis(1), 1).job(job), fence: Fence::new(1) }
 }
 
 /// The key with this name.
@@ -101,6 +106,7 @@ impl Peer {
             free_slots: 3,
             lag: Duration::from_millis(2),
             starts_seen: self.starts_seen,
+            worker_set: None,
         }
     }
 

@@ -49,6 +49,7 @@ fn bugs_break_laws() {
         BindsWhenNotOurs,
         JudgesWhenNotOurs,
         TakenOverIsUnknown,
+        UnsureIsTakenBack,
     ];
     for bug in bugs {
         assert!((0..SEEDS).any(|seed| !keeps_the_laws(seed, Some(bug))), "{bug:?} breaks no law");

@@ -101,12 +101,6 @@ impl Books {
         self.views[by as usize].values().filter(|seen| seen.state.is_present()).count()
     }
 
-    /// How many others a node took for alive after its last turn.
-    pub(super) fn others_alive(&self, by: Node) -> usize {
-        let others = self.views[by as usize].iter().filter(|(about, _)| **about != by);
-        others.filter(|(_, seen)| seen.state == State::Alive).count()
-    }
-
     /// After its turn a node knows this.
     pub(super) fn note(
         &mut self,

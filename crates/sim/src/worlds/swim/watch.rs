@@ -126,8 +126,7 @@ impl LawWatch {
         self.ask(condemned_by_one::check(&self.books.config, pair, reason, present));
         self.ask(woken_node_condemned::check(now, pair, reason, truth.stopped, period));
         if self.books.config.opinions.is_some() {
-            let view = (present, self.books.others_alive(pair.0));
-            self.ask(deaf_node_condemned::check(now, pair, truth.heard_at, view, period));
+            self.ask(deaf_node_condemned::check(now, pair, truth.heard_at, present, period));
         }
     }
 

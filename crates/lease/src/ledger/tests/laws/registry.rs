@@ -1,4 +1,5 @@
-//! A registry's rules, as short as they can be told, and the rows of the jobs it gave away.
+//! A registry's rules, as short as they can be told, and the rows of the jobs it gave away. It has no memory: after a
+//! restart it gives nothing away before it knows who runs it, or nobody can.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +8,8 @@ use crate::clock_rule;
 use crate::digest::Digest;
 use crate::message::{Change, InactiveReason};
 use model::HolderEnd;
+use muster::set::Identity;
+use muster::{SetHash, SetId, Version};
 
 /// A worker as the registry knows it.
 struct Entity {
@@ -17,6 +20,8 @@ struct Entity {
     bound: BTreeSet<Hold>,
     applied: u64,
     end: Option<HolderEnd>,
+    /// It is from a life before, and has not said yet what it holds.
+    is_awaited: bool,
 }
 
 /// Whose a job is.
@@ -35,11 +40,69 @@ pub(super) struct Desk {
     tokens: u64,
     /// It is not sure of its workers just now.
     pub(super) is_unsure: bool,
+    /// How often it has started again.
+    lives: u64,
+    /// What may be running by the word of a life before, and until when.
+    inherited: BTreeMap<Hold, Row>,
+    pub(super) inherited_until: Instant,
+    /// Who has said which set of workers it was told.
+    in_a_set: BTreeSet<WorkerKey>,
 }
 
 impl Desk {
+    pub(super) fn generation(&self) -> Generation {
+        Generation(GENERATION.0 + self.lives)
+    }
+
+    /// A new life, which knows nothing. Whatever ran may still run, as long as the longest lease lasts.
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.lives += 1;
+        self.entities.clear();
+        self.inherited.append(&mut self.rows);
+        self.inherited_until = clock_rule::expires(now, now, LEASE, RateError::DEFAULT);
+    }
+
+    /// A worker says everything that it holds under this key, or what it goes on with of a former one: the rest does not run.
+    fn adopt(&mut self, beat: &Heartbeat) {
+        let former = beat.former.as_ref().map(|former| &former.key);
+        let full = beat.full.as_ref().expect("a new life of the server hears everything");
+        let is_its = |row: &Row| row.holder == beat.key || Some(&row.holder) == former;
+        for (hold, row) in self.inherited.extract_if(.., |_, row| is_its(row)) {
+            if full.contains(&hold) {
+                self.rows.insert(hold, Row { holder: beat.key.clone(), ..row });
+            } else {
+                self.handed_over.insert(hold);
+            }
+        }
+    }
+
+    /// Whether it does not know yet what runs.
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.inherited.is_empty()
+    }
+
+    /// A set of workers that this one is in, once all that runs is known.
+    fn worker_set(&self, key: &WorkerKey) -> Option<SetId> {
+        let (generation, version) = (self.generation(), Version(self.tokens));
+        let hash = SetHash::default().with(Identity::of(key));
+        (!self.is_waiting()).then_some(SetId { generation, version, hash })
+    }
+
+    /// Laws: a worker says only sets that it is in, and once it was told of one it always says one.
+    fn check_set(&mut self, beat: &Heartbeat) {
+        if let Some(set) = beat.worker_set {
+            assert_eq!(set.hash, SetHash::default().with(Identity::of(&beat.key)), "{:?}", beat.key);
+            self.in_a_set.insert(beat.key.clone());
+        }
+        let is_forgotten = beat.worker_set.is_none() && self.in_a_set.contains(&beat.key);
+        assert!(!is_forgotten, "{:?} forgets its set", beat.key);
+    }
+
     /// The registry's clock: what is over is taken back.
     pub(super) fn expire(&mut self, now: Instant) {
+        if self.inherited_until <= now {
+            self.handed_over.extend(std::mem::take(&mut self.inherited).into_keys());
+        }
         let over: Vec<WorkerKey> = self
             .entities
             .iter()
@@ -67,6 +130,8 @@ impl Desk {
     /// Nothing of this key runs any more, it says.
     pub(super) fn leave(&mut self, key: &WorkerKey) {
         self.take_back(key, |_| true);
+        let its = self.inherited.extract_if(.., |_, row| row.holder == *key);
+        self.handed_over.extend(its.map(|(hold, _)| hold));
     }
 
     fn take_back(&mut self, key: &WorkerKey, applies: impl Fn(&Row) -> bool) {
@@ -79,8 +144,9 @@ impl Desk {
 
     /// The end of a job, in its worker's words.
     pub(super) fn report(&mut self, key: &WorkerKey, hold: Hold) -> ReportAnswer {
-        if self.is_held(key, hold) {
+        if self.is_held(key, hold) || self.inherited.contains_key(&hold) {
             self.rows.remove(&hold);
+            self.inherited.remove(&hold);
             ReportAnswer::Done
         } else {
             ReportAnswer::Refused { current: Fence::NONE }
@@ -100,31 +166,45 @@ impl Desk {
     }
 
     pub(super) fn beat(&mut self, now: Instant, beat: &Heartbeat) -> Answer {
+        self.check_set(beat);
+        self.tokens += 1;
+        let next = Token { generation: self.generation(), sequence: self.tokens };
         if !self.entities.contains_key(&beat.key) {
-            if beat.token.is_some() {
+            let is_from_before = beat.token.is_some_and(|token| token.generation != self.generation());
+            if beat.token.is_some() && !is_from_before {
                 return Answer::Inactive { why: InactiveReason::Unknown };
             }
-            self.hand_on(beat);
+            assert!(beat.full.is_some() && beat.profile.is_some(), "a new life hears everything: {beat:?}");
+            if !is_from_before {
+                self.hand_on(beat);
+                self.adopt(beat);
+            }
+            let grace = clock_rule::expires(now, now, LEASE, RateError::DEFAULT);
+            let expires = if is_from_before { grace } else { Instant::ZERO };
             let entity = Entity {
-                token: None,
-                expires: Instant::ZERO,
-                exclusive_expires: Instant::ZERO,
+                token: is_from_before.then_some(next),
+                expires,
+                exclusive_expires: expires,
                 bound: BTreeSet::new(),
                 applied: 0,
                 end: None,
+                is_awaited: is_from_before,
             };
             self.entities.insert(beat.key.clone(), entity);
         }
-        self.tokens += 1;
-        let next = Token { generation: GENERATION, sequence: self.tokens };
         let entity = self.entities.get_mut(&beat.key).expect("it is known by now");
         if let Some(end) = entity.end {
             return Answer::Inactive { why: InactiveReason::Ended(end) };
         }
         if entity.token != beat.token {
             let token = entity.token.expect("only a new worker has none");
-            return Answer::Mismatch { token, held: entity.expires > now, resync: false };
+            return Answer::Mismatch { token, held: entity.expires > now, resync: entity.is_awaited };
         }
+        if std::mem::take(&mut entity.is_awaited) {
+            self.adopt(beat);
+        }
+        let worker_set = self.worker_set(&beat.key);
+        let entity = self.entities.get_mut(&beat.key).expect("it is still known");
         entity.token = Some(next);
         entity.expires = clock_rule::expires(entity.expires, now, LEASE, RateError::DEFAULT);
         let exclusive_hold = !self.is_unsure;
@@ -146,7 +226,7 @@ impl Desk {
         let bound: Vec<Hold> = entity.bound.iter().copied().collect();
         let lost = bound.into_iter().filter(|hold| !self.is_held(&beat.key, *hold));
         let stops = lost.map(|hold| Stop { hold, reason: StopOrder::Lost }).collect();
-        Answer::Ok(Ack { token: next, lease: LEASE, exclusive_hold, stops, resync, drain: false })
+        Answer::Ok(Ack { token: next, lease: LEASE, exclusive_hold, stops, resync, drain: false, worker_set })
     }
 
     /// What a lapsed key still holds moves to its successor; what that does not name is taken back.
@@ -170,6 +250,10 @@ impl Desk {
 
     pub(super) fn is_alive(&self, key: &WorkerKey) -> bool {
         self.entities.get(key).is_some_and(|entity| entity.end.is_none())
+    }
+
+    pub(super) fn knows(&self, key: &WorkerKey) -> bool {
+        self.entities.contains_key(key)
     }
 
     pub(super) fn expires(&self, key: &WorkerKey) -> Instant {

@@ -44,6 +44,8 @@ pub(super) struct World {
     waiting: BTreeSet<Hold>,
     /// Binds that the worker knows were taken.
     confirmed: BTreeSet<Hold>,
+    /// Exclusive jobs that need not wait for that.
+    at_once: BTreeSet<Hold>,
     keys: u64,
     loses: bool,
     pub(super) tally: Tally,
@@ -65,6 +67,7 @@ impl World {
             running: BTreeMap::new(),
             waiting: BTreeSet::new(),
             confirmed: BTreeSet::new(),
+            at_once: BTreeSet::new(),
             keys: 0,
             loses: true,
             tally: Tally::default(),
@@ -85,6 +88,9 @@ impl World {
         self.now_ms = until_ms;
         self.desk.expire(self.now());
         self.deliver();
+        if self.loses && self.dice.percent(1) {
+            self.restart_server();
+        }
         if self.dice.percent(if self.desk.is_unsure { 5 } else { 2 }) {
             self.desk.is_unsure = self.loses && !self.desk.is_unsure;
         }
@@ -173,13 +179,16 @@ impl World {
             let until = self.ledger.exclusive_hold_until().expect("and an exclusive one needs a hold");
             let is_early = self.now() < Stopping::DEFAULT.stop_at(until);
             assert!(is_early, "started {hold:?} when it should stop");
-            assert!(self.confirmed.contains(&hold), "started {hold:?} before its bind was taken");
+            let is_at_once = self.at_once.contains(&hold);
+            let may_start = is_at_once || self.confirmed.contains(&hold);
+            assert!(may_start, "started {hold:?} before its bind was taken");
             assert!(!self.running.keys().any(|other| other.job == hold.job), "{hold:?} runs already");
             let strangers =
                 self.running.values().filter(|other| other.exclusive && other.key != *self.ledger.key());
             assert_eq!(strangers.count(), 0, "{hold:?} runs beside exclusive jobs of a dead key");
             self.waiting.remove(&hold);
             self.tally.exclusive_starts += 1;
+            self.tally.starts_at_once += u32::from(is_at_once);
         }
         self.running.insert(hold, Handler { exclusive, key: self.ledger.key().clone(), told_at: None });
     }
@@ -192,6 +201,15 @@ impl World {
         self.ledger = Ledger { mutation: self.mutation, ..Ledger::new(terms(SLOTS), key, NONCE) };
         self.words.clear();
         self.disconnect();
+    }
+
+    /// The server ends, and another one takes its place that knows nothing.
+    fn restart_server(&mut self) {
+        self.tally.lives += 1;
+        self.desk.restart(self.now());
+        self.words.clear();
+        self.disconnect();
+        self.input(Input::Disconnected);
     }
 
     fn disconnect(&mut self) {
@@ -208,7 +226,7 @@ impl World {
             self.starts = 0;
             // What was on its way over the old stream is gone with it.
             self.words.retain(|(_, word)| matches!(word, Word::Answer(..)));
-            self.input(Input::Connected { generation: GENERATION });
+            self.input(Input::Connected { generation: self.desk.generation() });
         }
     }
 
@@ -221,7 +239,7 @@ impl World {
         let number = self.dice.below(8) as u8 + if exclusive { EXCLUSIVE } else { 0 };
         let hold = hold(number, self.fences + 1);
         let is_held = self.desk.rows.keys().any(|other| other.job == hold.job);
-        if exclusive && is_held {
+        if exclusive && (is_held || self.desk.is_waiting()) {
             return;
         }
         self.credits -= 1;
@@ -230,10 +248,15 @@ impl World {
         // A claim of a job that runs elsewhere follows the end of that claim.
         self.desk.rows.retain(|other, _| other.job != hold.job);
         self.desk.rows.insert(hold, Row { holder: key.clone(), exclusive });
-        let start = Start { generation: GENERATION, key, number: self.starts };
-        let grant = Grant { hold, lease: LEASE, timeout: None, heartbeat_timeout: None, exclusive, start };
+        let start = Start { generation: self.desk.generation(), key, number: self.starts };
+        let at_once = exclusive && self.dice.percent(50);
+        let grant =
+            Grant { hold, lease: LEASE, timeout: None, heartbeat_timeout: None, exclusive, at_once, start };
         if exclusive {
             self.waiting.insert(hold);
+        }
+        if at_once {
+            self.at_once.insert(hold);
         }
         self.input(Input::Assigned(grant));
         if !self.ledger.is_waiting(hold) {
@@ -285,7 +308,8 @@ impl World {
             let until = self.ledger.hold_until();
             let frame = self.ledger.poll_transmit(self.now());
             self.carry_out();
-            let Some(frame) = frame else { return };
+            // A process that was doomed sends nothing any more.
+            let Some(frame) = frame.filter(|_| self.is_connected) else { return };
             let only_heartbeat = Transmit { heartbeat: frame.heartbeat.clone(), ..Transmit::default() };
             match until {
                 Some(until) => assert!(self.now() < until, "sent under a key that had lapsed: {frame:?}"),
@@ -352,6 +376,11 @@ impl World {
     fn check(&mut self) {
         let key = self.ledger.key();
         if let Some(until) = self.ledger.hold_until()
+            && self.now() < until
+            && !self.desk.knows(key)
+        {
+            assert!(until <= self.desk.inherited_until, "{key:?} outlives what a new server waits for");
+        } else if let Some(until) = self.ledger.hold_until()
             && self.now() < until
         {
             let end = self.desk.end(key);

@@ -2,8 +2,8 @@
 
 use model::{Hold, Instant, WorkerKey};
 
-use super::World;
 use super::node::{Fading, Node};
+use super::{Packet, World};
 use crate::message::Leave;
 use crate::registry::Input;
 
@@ -16,6 +16,14 @@ impl World {
         let (ticket, crashed) = (self.ticket(), self.rng.percent(50));
         let leave = Leave { all_stopped: true, crashed, stopped_for: self.now.since(hold_until) };
         self.tell(Input::Leave { ticket, key, nonce, leave });
+    }
+
+    /// Of volatile jobs only the workers know after a restart; what was on its way to them is gone with its stream.
+    pub(super) fn forget_volatile(&mut self) {
+        let is_gone = |it: &Packet| matches!(it, Packet::Assign { hold, .. } if hold.job.is_volatile());
+        self.packets.retain(|packet| !is_gone(packet));
+        let running: Vec<Hold> = self.started().into_iter().flat_map(|(_, _, holds)| holds).collect();
+        self.store.forget(|hold| hold.job.is_volatile() && !running.contains(&hold));
     }
 
     /// The laws that hold at any moment.

@@ -20,6 +20,9 @@ pub(super) struct Laws {
     taken_back: BTreeSet<Holding>,
     /// Let go of, and the registry heard it in this life.
     unbound: BTreeSet<Holding>,
+    /// Whose holds were said to be known in this life, and who has ended in it.
+    synced: BTreeSet<WorkerKey>,
+    over: BTreeSet<WorkerKey>,
 }
 
 impl Laws {
@@ -53,6 +56,22 @@ impl Laws {
         self.unbound.extend(holds.into_iter().map(|hold| (key.clone(), hold)));
     }
 
+    /// All that this worker holds is known. Law: that is said once, and not of one that is over.
+    pub(super) fn synced(&mut self, key: &WorkerKey) {
+        assert!(self.synced.insert(key.clone()), "{key:?} is synced twice");
+        assert!(!self.over.contains(key), "{key:?} is synced after its end");
+    }
+
+    pub(super) fn is_synced(&self, key: &WorkerKey) -> bool {
+        self.synced.contains(key)
+    }
+
+    /// The registry says that the worker is over.
+    pub(super) fn judged(&mut self, key: &WorkerKey) {
+        self.over.insert(key.clone());
+        self.ended(key);
+    }
+
     /// The worker is over.
     pub(super) fn ended(&mut self, key: &WorkerKey) {
         self.acknowledged.retain(|(whose, _)| whose != key);
@@ -83,6 +102,8 @@ impl Laws {
         self.expires.clear();
         self.acknowledged.clear();
         self.unbound.clear();
+        self.synced.clear();
+        self.over.clear();
     }
 
     /// The laws that hold at any moment.

@@ -13,12 +13,12 @@ use std::time::Duration;
 use model::{Hold, HolderEnd, Instant, Nonce, WorkerKey};
 
 use self::laws::Laws;
-use self::node::{Fading, Node};
+use self::node::{Fading, Node, Start};
 use self::ownership::Lot;
 use self::store::{Asked, Store};
 use super::Bug;
 use super::desk::{millis, registry, row, terms};
-use super::peer::hold;
+use super::peer::{hold, volatile};
 use crate::clock_rule::{RateError, hold_until};
 use crate::message::{Answer, Change, Generation, Heartbeat, Leave, Stop, StopOrder};
 use crate::registry::{Input, Output, Registry, Row, Ticket, Verdict, WorkerState};
@@ -32,7 +32,7 @@ enum Packet {
     Early { key: WorkerKey, nonce: Nonce, binds: Vec<Change> },
     Stop { key: WorkerKey, stops: Vec<Stop> },
     Bound { key: WorkerKey, holds: Vec<Hold> },
-    Assign { key: WorkerKey, hold: Hold, is_exclusive: bool },
+    Assign { key: WorkerKey, hold: Hold, is_exclusive: bool, start: Start },
 }
 
 /// What the store was asked, and its answer once it came to it.
@@ -111,7 +111,7 @@ impl World {
             78..86 => self.answer(),
             86..88 => self.fail(),
             88..92 => self.verify_any(),
-            92 => self.cancel(),
+            92 => self.cancel_or_reconnect(),
             93 => self.lose_or_find_the_store(),
             94..96 => self.pass_time(),
             96 => self.farewell(),
@@ -127,6 +127,7 @@ impl World {
         self.lot.is_cut_off = false;
         self.lot.former = None;
         for _ in 0..64 {
+            (0..self.nodes.len()).for_each(|node| self.reconnect(node));
             self.calm_down();
             for hold in self.store.running() {
                 self.verify(hold, false);
@@ -138,6 +139,7 @@ impl World {
             let key = &node.peer.key;
             let state = self.registry.worker(key).map(|view| view.state);
             assert_eq!(state, Some(WorkerState::Active), "a healthy worker is known");
+            assert!(self.laws.is_synced(key), "and whoever waits for that was told");
             let held: Vec<Hold> = node.peer.held.iter().copied().collect();
             assert_eq!(self.registry.bound(key, usize::MAX), held, "the registry's set is the worker's");
             assert_eq!(self.store.held_by(key), held, "and the rows'");
@@ -165,13 +167,22 @@ impl World {
         }
     }
 
+    /// A worker opens another stream: it refuses what comes over the one before.
+    fn reconnect(&mut self, index: usize) {
+        self.nodes[index].life = self.generation;
+        self.nodes[index].peer.starts_seen = self.next_job;
+    }
+
     fn send_beat(&mut self, index: usize) {
+        if self.nodes[index].life != self.generation {
+            self.reconnect(index);
+        }
         let node = &mut self.nodes[index];
         if node.hold_until.is_some_and(|until| until <= self.now) {
             node.lapse().into_iter().for_each(|hold| self.laws.let_go(hold));
         }
         for hold in self.nodes[index].outlived(self.now) {
-            self.let_go(index, hold);
+            if hold.job.is_volatile() { self.report(index, hold) } else { self.let_go(index, hold) }
         }
         let node = &mut self.nodes[index];
         let binds = node.unanswered();
@@ -219,10 +230,15 @@ impl World {
                 let Some(node) = self.nodes.iter_mut().find(|node| node.peer.key == key) else { return };
                 holds.into_iter().for_each(|hold| node.hear_bound(self.now, hold));
             }
-            Some(Packet::Assign { key, hold, is_exclusive }) => {
-                let Some(node) = self.nodes.iter_mut().find(|node| node.peer.key == key) else { return };
-                let bind = node.assign(hold, is_exclusive);
-                if self.rng.percent(60) {
+            Some(Packet::Assign { key, hold, is_exclusive, start }) => {
+                let Some(index) = self.nodes.iter().position(|node| node.peer.key == key) else { return };
+                let node = &mut self.nodes[index];
+                let Some(bind) = node.assign(self.now, hold, is_exclusive, start) else { return };
+                if hold.job.is_volatile() {
+                    if !node.started().any(|started| started == hold) {
+                        self.report(index, hold);
+                    }
+                } else if self.rng.percent(60) {
                     let nonce = node.peer.nonce;
                     self.packets.push(Packet::Early { key, nonce, binds: vec![bind] });
                 }
@@ -290,18 +306,30 @@ impl World {
     fn claim(&mut self) {
         let index = self.any_node();
         let peer = &self.nodes[index].peer;
-        let (key, hold) = (peer.key.clone(), hold(self.next_job));
-        let is_exclusive = self.rng.percent(40);
+        // Such a queue belongs to one server.
+        let is_volatile = !self.lot.is_shared && self.rng.percent(30);
+        let hold = if is_volatile { volatile(self.next_job) } else { hold(self.next_job) };
+        let (key, is_exclusive) = (peer.key.clone(), is_volatile || self.rng.percent(40));
         if peer.token.is_some() && self.store.claim(&key, hold, is_exclusive) {
             self.next_job += 1;
             let exclusive = if is_exclusive { vec![hold] } else { Vec::new() };
             let (holds, start) = (vec![hold], self.next_job);
             self.tell(Input::Granted { key: key.clone(), holds, exclusive, start });
-            self.packets.push(Packet::Assign { key, hold, is_exclusive });
+            if is_volatile && !self.registry.is_recorded(&key, hold) {
+                // It is not sent, so it certainly does not run.
+                self.store.finish(&key, hold);
+                return;
+            }
+            let start = Start { life: self.generation, number: start };
+            self.packets.push(Packet::Assign { key, hold, is_exclusive, start });
         }
     }
 
-    fn cancel(&mut self) {
+    fn cancel_or_reconnect(&mut self) {
+        if self.rng.percent(50) {
+            let node = self.any_node();
+            return self.reconnect(node);
+        }
         let Some(hold) = self.rng.pick(&self.store.running()) else { return };
         self.store.cancel(hold);
         let key = self.store.holder(hold).expect("just picked").clone();
@@ -379,6 +407,7 @@ impl World {
     /// A new life of the server. What it had asked and not got is lost; what the store did stays done.
     fn restart(&mut self) {
         self.lot.former = None;
+        self.forget_volatile();
         self.start_anew();
         self.verify_any();
         self.tell(Input::Restored(self.store.alive()));
@@ -435,7 +464,7 @@ impl World {
                     self.packets.push(Packet::Stop { key, stops });
                 }
                 Output::Ended { key, end } => {
-                    self.laws.ended(&key);
+                    self.laws.judged(&key);
                     let user = self.nodes.iter().find(|node| node.peer.key == key);
                     // What another server says after we took over is said of ordinary jobs only.
                     let until = |node: &Node| {
@@ -447,6 +476,7 @@ impl World {
                     assert!(!is_judged || !holds_on, "{key:?} ends before its own clock says so");
                     assert!(!is_judged || self.is_ours(), "{key:?} is judged by somebody who may not");
                 }
+                Output::Synced { key } => self.laws.synced(&key),
                 Output::LeaveDone { .. } => {}
                 Output::LateWord { key, ended_at, stopped_at } => {
                     // Law: whatever was handed over had stopped before.

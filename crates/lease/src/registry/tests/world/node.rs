@@ -8,9 +8,20 @@ use model::{Hold, Instant, Nonce, WorkerKey};
 use super::super::peer::Peer;
 use crate::message::Change;
 
+/// Whom a start is for, besides its key.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Start {
+    /// The life of the server that sent it.
+    pub(super) life: u64,
+    /// Higher than that of every start before it.
+    pub(super) number: u64,
+}
+
 /// A worker process.
 pub(super) struct Node {
     pub(super) peer: Peer,
+    /// The life of the server at the other end of its stream.
+    pub(super) life: u64,
     index: u64,
     keys: u32,
     /// The last heartbeat, and when it was sent.
@@ -43,6 +54,7 @@ impl Node {
         let exclusive = BTreeMap::new();
         Node {
             peer,
+            life: 0,
             index,
             keys: 0,
             number: 0,
@@ -53,13 +65,25 @@ impl Node {
         }
     }
 
-    /// Begins to hold. An ordinary job runs at once, an exclusive one waits.
-    pub(super) fn assign(&mut self, hold: Hold, is_exclusive: bool) -> Change {
+    /// Begins to hold, unless this start was overtaken by another one or by a new stream. An ordinary job runs at once, an
+    /// exclusive one waits, and a volatile one runs at once or never.
+    pub(super) fn assign(
+        &mut self,
+        now: Instant,
+        hold: Hold,
+        is_exclusive: bool,
+        start: Start,
+    ) -> Option<Change> {
+        if start.life != self.life || start.number <= self.peer.starts_seen {
+            return None;
+        }
+        self.peer.starts_seen = start.number;
         let bind = self.peer.bind(hold);
         if is_exclusive {
-            self.exclusive.insert(hold, Exclusive { bind, is_running: false });
+            let may_run = self.exclusive_until.is_some_and(|until| until > now);
+            self.exclusive.insert(hold, Exclusive { bind, is_running: hold.job.is_volatile() && may_run });
         }
-        bind
+        Some(bind)
     }
 
     /// Hears that a bind stands.

@@ -39,6 +39,11 @@ impl Store {
         is_open
     }
 
+    /// Nobody has heard of these.
+    pub(super) fn forget(&mut self, is_forgotten: impl Fn(Hold) -> bool) {
+        self.rows.retain(|hold, _| !is_forgotten(*hold));
+    }
+
     /// The worker reports: true if the row was its.
     pub(super) fn finish(&mut self, key: &WorkerKey, hold: Hold) -> bool {
         let is_its = self.rows.get(&hold).is_some_and(|row| row.holder == *key);

@@ -76,6 +76,7 @@ impl Heart {
             timeout: job.timeout,
             heartbeat_timeout: job.heartbeat_timeout,
             exclusive: job.exclusive,
+            at_once: false,
             start: Start { generation, key: key.clone(), number: self.last_start },
         }
     }

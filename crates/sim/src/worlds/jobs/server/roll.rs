@@ -56,6 +56,8 @@ impl Roll {
             rate_error: setup.rate_error(),
             registrations_per_second: setup.registrations_per_second,
             remember_ended: REMEMBER_ENDED,
+            durable: true,
+            inherited_lease: Duration::ZERO,
         };
         let mut registry = match setup.mutation.and_then(Mutation::of_registry) {
             Some(mutation) => Registry::broken(terms, mutation),

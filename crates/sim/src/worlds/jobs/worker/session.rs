@@ -76,6 +76,7 @@ impl Session {
             slots: worker.slots,
             version: String::new(),
             stop_within: worker.stop_within(),
+            ..Profile::default()
         };
         let terms = ledger::Terms {
             profile: profile.clone(),

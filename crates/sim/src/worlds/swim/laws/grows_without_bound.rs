@@ -23,7 +23,7 @@ pub(in super::super) fn check(node: Node, outputs: usize, members: usize, nodes:
 mod tests {
     use super::*;
 
-    /// No bug we have makes a machine want too much, so this check is tried by hand.
+    /// The bug that breaks this law makes a machine want too much, not know too many; so that half is tried by hand.
     #[test]
     fn too_many_members_and_too_many_wishes_are_noticed() {
         assert_eq!(check(1, 64 + 80, 10, 10), Ok(()));

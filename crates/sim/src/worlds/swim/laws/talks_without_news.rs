@@ -1,4 +1,8 @@
 //! Where nothing happens nothing is spread: some time after all views agree, nobody sends datagrams just to spread news.
+//!
+//! The time is that of the last news: each is told a few times by each node, five times in a period to three others. It
+//! is shorter than a hold-down on purpose. What a node remembers for that long is no news when its time is over: whoever died
+//! meanwhile must not be taken for alive again because it once contradicted, nor be found dead a second time.
 
 use super::holds;
 use crate::law::Verdict;

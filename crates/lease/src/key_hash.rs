@@ -1,29 +1,28 @@
-//! How workers are found by their keys: a quarter of a heartbeat's cost would otherwise be a general hash.
+//! How workers are found by their keys, and results by their jobs: a quarter of a heartbeat's cost would otherwise be a
+//! general hash.
 //!
-//! Words of eight bytes are folded in by a wide multiplication. The seed is the server's generation, which a client learns
+//! Words of eight bytes are folded in by a wide multiplication. A server's seed is its generation, which a client learns
 //! only when it is connected: keys contrived to collide are good for one life of a server, and slow down their own
-//! heartbeats.
+//! heartbeats. A worker's is its nonce, which no client learns.
 
 use std::hash::{BuildHasher, Hasher};
-
-use crate::message::Generation;
 
 /// An odd number with its bits well spread (from the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct KeyHash {
+pub(crate) struct KeyHash {
     seed: u64,
 }
 
 #[derive(Debug)]
-pub(super) struct KeyHasher {
+pub(crate) struct KeyHasher {
     state: u64,
 }
 
 impl KeyHash {
-    pub(super) fn new(generation: Generation) -> Self {
-        KeyHash { seed: generation.0.wrapping_mul(SPREAD) ^ SPREAD }
+    pub(crate) fn new(seed: u64) -> Self {
+        KeyHash { seed: seed.wrapping_mul(SPREAD) ^ SPREAD }
     }
 }
 
@@ -75,7 +74,7 @@ mod tests {
     use super::*;
 
     fn hash(seed: u64, key: &str) -> u64 {
-        KeyHash::new(Generation(seed)).hash_one(WorkerKey::new(key).unwrap())
+        KeyHash::new(seed).hash_one(WorkerKey::new(key).unwrap())
     }
 
     #[test]

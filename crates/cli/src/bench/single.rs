@@ -1,0 +1,51 @@
+//! One job in flight: enqueue it, hear of its end, and only then the next. What is measured is waiting, most of it for the disk
+//! where there is one.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use bytes::Bytes;
+use rpc::wire;
+
+use super::{Bench, QUEUE, SystemArgs};
+use crate::percentile::percentile;
+use crate::wait::has_ended;
+
+pub(super) struct Single {
+    pub(super) per_s: f64,
+    /// In milliseconds.
+    pub(super) p50: f64,
+}
+
+/// All ends come on one stream that stays open, on every store.
+pub(super) async fn measure(bench: &Bench, args: &SystemArgs) -> Result<Single> {
+    let client = bench.client();
+    let mut events =
+        client.watch(wire::WatchRequest { queue: QUEUE.to_owned(), ..Default::default() }).await?;
+    let limit = Duration::from_secs(args.single_seconds);
+    let job = wire::NewJob {
+        queue: QUEUE.to_owned(),
+        kind: "noop".to_owned(),
+        payload: Bytes::from_static(b"1"),
+        ..Default::default()
+    };
+    let mut times = Vec::new();
+    let began = Instant::now();
+    while began.elapsed() < limit {
+        let sent_at = Instant::now();
+        let request = wire::EnqueueRequest { jobs: vec![job.clone()], ..Default::default() };
+        let answer = client.enqueue(request).await?;
+        let id = &answer.jobs.first().context("the server took the job and did not say so")?.id;
+        loop {
+            let event = events.next().await?.context("the server ended the stream of events")?;
+            if event.id == *id && has_ended(&event.state) {
+                break;
+            }
+        }
+        times.push(sent_at.elapsed());
+    }
+    let per_s = times.len() as f64 / began.elapsed().as_secs_f64();
+    times.sort_unstable();
+    let p50 = percentile(&times, 50).unwrap_or_default().as_secs_f64() * 1e3;
+    Ok(Single { per_s: (per_s * 10.0).round() / 10.0, p50: (p50 * 1e3).round() / 1e3 })
+}

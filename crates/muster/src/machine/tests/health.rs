@@ -1,0 +1,139 @@
+//! Health in time: who may be given work, who is dismissed.
+
+use super::*;
+
+#[test]
+fn health_is_told_when_it_changes() {
+    let mut stage = Stage::settled(&["a"], None);
+    stage.enter("b", UNSEATED);
+    stage.run_until(60_000);
+    let changes: Vec<_> =
+        stage.about("b").into_iter().filter(|o| matches!(o, Output::Health { .. })).collect();
+    let to = |health| Output::Health { key: key("b"), health };
+    assert_eq!(
+        changes,
+        [
+            &to(Health::Unhealthy(Unhealthy::NeverChecked)),
+            &to(Health::Unhealthy(Unhealthy::HeldBack)),
+            &to(Health::Healthy)
+        ]
+    );
+    stage.actor("b").beats = false;
+    stage.run_until(80_000);
+    assert_eq!(stage.health("b"), Health::Unhealthy(Unhealthy::Silent));
+    assert!(!stage.muster.may_run(&key("b")));
+    stage.actor("b").beats = true;
+    stage.run_until(80_100);
+    assert!(stage.muster.may_run(&key("b")), "back at once, without asking the others");
+}
+
+#[test]
+fn late_answers_to_fetch_are_dropped() {
+    let mut stage = Stage::settled(&["a"], None);
+    stage.give(Input::Fetched { key: key("nobody") });
+    assert_eq!(stage.log, []);
+    stage.enter("b", UNSEATED);
+    stage.actor("b").answers_checks = false;
+    stage.muster = Stage::scheduler(stage.now, &stage.terms, None);
+    stage.beat(&key("b"));
+    for _ in 0..22 {
+        stage.run_until(stage.now + 1_000);
+        stage.give(Input::Fetched { key: key("b") });
+    }
+    assert_eq!(stage.health("b"), Health::Unhealthy(Unhealthy::Dismissed), "they do not win it time");
+}
+
+#[test]
+fn who_became_healthy_stays_so_whoever_joins_next() {
+    let mut stage = Stage::settled(&["a"], None);
+    stage.actor("a").hears_tells = false;
+    stage.actors.insert(key("b"), stage.actors[&key("a")].clone());
+    stage.actor("b").kept = None;
+    stage.beat(&key("b"));
+    let id = stage.muster.current_for(&key("b")).unwrap();
+    stage.give(Input::Echoed { key: key("a"), id });
+    stage.give(Input::Echoed { key: key("b"), id });
+    assert!(stage.muster.may_run(&key("b")), "at once");
+    stage.enter("c", UNSEATED);
+    stage.beat(&key("b"));
+    assert!(stage.muster.may_run(&key("b")));
+}
+
+/// A healthcheck takes 19 s to come back, and nothing else does. When does its worker count as unhealthy?
+fn slow_check(mutation: Option<Mutation>) -> bool {
+    let mut stage = Stage::settled(&["a"], mutation);
+    stage.actor("a").answers_checks = false;
+    stage.run_until(41_000);
+    let (sent, number) = checks(&stage)[0];
+    stage.run_until(sent + 19_000);
+    stage.give(Input::Checked { key: key("a"), number });
+    assert!(stage.muster.may_run(&key("a")));
+    stage.run_until(sent + 21_100);
+    stage.muster.may_run(&key("a"))
+}
+
+#[test]
+fn a_healthcheck_counts_from_when_it_was_sent() {
+    assert!(!slow_check(None));
+    assert!(slow_check(Some(Mutation::CheckCreditedLate)));
+}
+
+fn checks(stage: &Stage) -> Vec<(u64, u64)> {
+    let check = |(at, output): &(u64, Output)| match output {
+        Output::Check { number, .. } => Some((*at, *number)),
+        _ => None,
+    };
+    stage.log.iter().filter_map(check).collect()
+}
+
+#[test]
+fn one_healthcheck_at_a_time() {
+    let mut stage = Stage::settled(&["a"], None);
+    stage.actor("a").answers_checks = false;
+    while checks(&stage).len() < 2 {
+        stage.run_until(stage.now + 1_000);
+    }
+    let sent = checks(&stage);
+    assert!(sent[1].0 - sent[0].0 >= 20_000, "{sent:?}");
+    stage.give(Input::Checked { key: key("a"), number: sent[0].1 });
+    assert_eq!(
+        stage.health("a"),
+        Health::Unhealthy(Unhealthy::CheckTooOld),
+        "one that was given up does not count"
+    );
+    stage.give(Input::Checked { key: key("a"), number: sent[1].1 });
+    assert_eq!(stage.health("a"), Health::Healthy);
+}
+
+#[test]
+fn a_worker_without_healthchecks_is_dismissed_once() {
+    let mut stage = Stage::settled(&["a"], None);
+    stage.enter("b", UNSEATED);
+    stage.actor("a").answers_checks = false;
+    stage.run_until(120_000);
+    let why = Dismissal::Overdue(Health::Unhealthy(Unhealthy::CheckTooOld));
+    let dismissed: Vec<_> = stage.log.iter().filter(|(_, o)| matches!(o, Output::Dismiss { .. })).collect();
+    assert_eq!(dismissed.len(), 1);
+    assert_eq!(dismissed[0].1, Output::Dismiss { key: key("a"), why });
+    assert_eq!(stage.health("a"), Health::Unhealthy(Unhealthy::Dismissed));
+    assert_eq!(stage.muster.status().members, 2, "it counts until it is gone");
+}
+
+/// `b` is well but held back for an hour, because `a` never echoes.
+fn held_back_for_an_hour(mutation: Option<Mutation>) -> (Health, bool) {
+    let mut stage = Stage::settled(&["a"], mutation);
+    let kept = stage.actor("a").kept;
+    stage.actor("a").hears_tells = false;
+    stage.enter("b", UNSEATED);
+    for _ in 0..900 {
+        stage.run_until(stage.now + 4_000);
+        stage.actor("a").kept = kept;
+    }
+    (stage.health("b"), stage.log.iter().any(|(_, output)| matches!(output, Output::Dismiss { .. })))
+}
+
+#[test]
+fn nobody_is_lost_for_lack_of_consensus_alone() {
+    assert_eq!(held_back_for_an_hour(None), (Health::Unhealthy(Unhealthy::HeldBack), false));
+    assert!(held_back_for_an_hour(Some(Mutation::HeldBackIsLost)).1);
+}

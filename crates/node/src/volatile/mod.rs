@@ -1,0 +1,10 @@
+//! Volatile queues: the muster of workers, beside the roll, and those who wait for the ends of their jobs.
+
+mod ends;
+mod mustering;
+mod numbers;
+mod status;
+
+pub(crate) use ends::{Ends, end};
+pub(crate) use mustering::{Mustering, Order};
+pub(crate) use numbers::MusterMetrics;

@@ -1,0 +1,284 @@
+//! Volatile queues over the wire: what a server that remembers nothing starts, and what it does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use clock::SystemClock;
+use futures_util::StreamExt as _;
+use lease::digest::Digest;
+use model::{ClientId, Clock as _, Fence, Hold};
+use node::{NodeConfig, VolatileConfig};
+use rpc::wire::jobs_client::JobsClient;
+use rpc::wire::{self, ServerFrame, WorkerFrame};
+use store::MemoryStore;
+
+use crate::frames::{Stream, completed};
+use crate::support::Server;
+
+/// Whoever has to wait for the safe wait of 21 s is noticed: nobody here is so patient.
+async fn start() -> Server {
+    start_with(VolatileConfig::default()).await
+}
+
+/// The first life of a server need not wait for anybody.
+async fn start_first() -> Server {
+    start_with(VolatileConfig { unsafe_initial_wait: Some(Duration::ZERO), ..Default::default() }).await
+}
+
+async fn start_with(volatile: VolatileConfig) -> Server {
+    let config = NodeConfig { volatile, ..NodeConfig::default() };
+    Server::start_on(config, Arc::new(MemoryStore::volatile(Arc::new(SystemClock)))).await
+}
+
+fn client() -> ClientId {
+    ClientId::new(SystemClock.wall(), 7)
+}
+
+async fn submit(server: &Server, client: ClientId, sequence: u64) -> wire::EnqueueResponse {
+    let id = client.job(sequence).to_string();
+    let job = wire::NewJob { id, queue: "q".to_owned(), ..Default::default() };
+    let request = wire::EnqueueRequest { jobs: vec![job], ..Default::default() };
+    server.client.enqueue(request).await.expect("accepted")
+}
+
+async fn status(server: &Server) -> wire::MusterStatus {
+    let (code, shown) = server.http("GET", "/v1/muster", "").await;
+    assert_eq!(code, 200, "{shown}");
+    serde_json::from_value(shown).expect("a status")
+}
+
+/// A worker that does by hand what the SDK does: it outlives servers.
+struct Survivor {
+    key: &'static str,
+    stream: Stream,
+    token: String,
+    beats: u64,
+    held: Vec<Hold>,
+    change: u64,
+    set: Option<wire::WorkerSet>,
+}
+
+impl Survivor {
+    async fn join(server: &Server, key: &'static str, credits: u32) -> Survivor {
+        let stream = Survivor::open(server, key, credits).await;
+        let mut worker =
+            Survivor { key, stream, token: String::new(), beats: 0, held: Vec::new(), change: 0, set: None };
+        worker.beat().await;
+        worker
+    }
+
+    async fn open(server: &Server, key: &str, credits: u32) -> Stream {
+        let hello = wire::Hello {
+            worker: key.to_owned(),
+            queues: vec!["q".to_owned()],
+            slots: 8,
+            nonce: 7,
+            stop_within_ms: Some(6_000),
+            ..Default::default()
+        };
+        Stream::open_with(server, hello, credits).await
+    }
+
+    /// Comes to another server with all that it has.
+    async fn come_back(&mut self, server: &Server, credits: u32) {
+        self.stream = Survivor::open(server, self.key, credits).await;
+        self.beat().await;
+    }
+
+    /// A heartbeat that is taken, at the second try if need be.
+    async fn beat(&mut self) {
+        for _ in 0..2 {
+            self.beats += 1;
+            let digest: Digest = self.held.iter().copied().collect();
+            let hold = |hold: &Hold| wire::Hold { job: hold.job.to_string(), fence: hold.fence.get() };
+            let heartbeat = wire::Heartbeat {
+                number: self.beats,
+                token: self.token.clone(),
+                change: self.change,
+                digest_count: digest.count(),
+                digest_hash: digest.hash(),
+                full: Some(wire::FullSet { holds: self.held.iter().map(hold).collect() }),
+                worker_set: self.set,
+                ..Default::default()
+            };
+            self.stream.say(WorkerFrame { heartbeat: Some(heartbeat), ..Default::default() }).await;
+            let answer = self.hear(|frame| frame.heartbeat.clone()).await;
+            self.token.clone_from(&answer.token);
+            self.set = answer.worker_set.or(self.set);
+            if answer.answer == "ok" {
+                return;
+            }
+            assert_eq!(answer.answer, "token_mismatch");
+        }
+        panic!("two heartbeats and no lease");
+    }
+
+    /// Does what it is told in passing, until there is what is wanted.
+    async fn hear<T>(&mut self, wanted: impl Fn(&ServerFrame) -> Option<T>) -> T {
+        loop {
+            let frame = self.stream.hear(Some).await;
+            if frame.check > 0 {
+                self.stream.say(WorkerFrame { checked: frame.check, ..Default::default() }).await;
+            }
+            if let Some(set) = frame.worker_set {
+                self.set = Some(set);
+                self.stream.say(WorkerFrame { worker_set: Some(set), ..Default::default() }).await;
+            }
+            if let Some(found) = wanted(&frame) {
+                return found;
+            }
+        }
+    }
+
+    async fn take(&mut self) -> wire::Assignment {
+        let job = self.hear(|frame| frame.assignments.first().cloned()).await;
+        assert!(job.at_once && job.exclusive, "{job:?}");
+        self.change += 1;
+        self.held.push(Hold { job: job.job.parse().expect("an id"), fence: Fence::new(job.fence) });
+        job
+    }
+
+    async fn report(&mut self, job: &wire::Assignment) -> wire::ReportAnswer {
+        let reports = vec![completed(job, 1)];
+        self.stream.say(WorkerFrame { reports, ..Default::default() }).await;
+        self.held.retain(|hold| hold.job.to_string() != job.job);
+        self.change += 1;
+        self.hear(|frame| frame.reports.first().cloned()).await
+    }
+}
+
+async fn ends(server: &Server, client: ClientId) -> tonic::Streaming<wire::EndsFrame> {
+    let mut jobs = JobsClient::connect(server.url()).await.expect("the server listens");
+    let request = wire::EndsRequest { client: client.job(0).to_string() };
+    jobs.ends(request).await.expect("the stream opens").into_inner()
+}
+
+async fn next_end(ends: &mut tonic::Streaming<wire::EndsFrame>) -> wire::End {
+    loop {
+        let frame = ends.next().await.expect("the stream goes on").expect("and does not break");
+        if let Some(end) = frame.ends.into_iter().next() {
+            return end;
+        }
+    }
+}
+
+/// Two servers, one after the other; the worker and the client outlive the first.
+#[tokio::test]
+async fn a_server_that_remembers_nothing_finds_what_is_running_and_starts_it_not_again() {
+    let client = client();
+    let first = start_first().await;
+    submit(&first, client, 1).await;
+    let mut worker = Survivor::join(&first, "w", 1).await;
+    let job = worker.take().await;
+    assert_eq!(job.job, client.job(1).to_string());
+    worker.beat().await;
+    let generation = submit(&first, client, 1).await.generation;
+    first.stop().await;
+
+    let second = start().await;
+    // Submitted again before its worker is back, and another one with it.
+    let again = submit(&second, client, 1).await;
+    assert_ne!(again.generation, generation, "the client sees that it must submit again");
+    submit(&second, client, 2).await;
+    assert!(status(&second).await.waiting);
+    worker.come_back(&second, 1).await;
+    let other = worker.take().await;
+    assert_eq!(other.job, client.job(2).to_string(), "what it runs is not started again");
+    let shown = status(&second).await;
+    assert_eq!((shown.waiting, shown.how.as_str()), (false, "agreed"), "{shown:?}");
+    let running = second.client.get(wire::GetJobRequest { id: job.job.clone() }).await.expect("it is there");
+    assert_eq!((running.state.as_str(), running.holder.as_str(), running.fence), ("running", "w", job.fence));
+
+    let mut told = ends(&second, client).await;
+    assert_eq!(worker.report(&job).await.answer, "done");
+    let end = next_end(&mut told).await;
+    assert_eq!((end.id, end.state.as_str()), (job.job.clone(), "completed"));
+    // The client knows; so the worker need not keep the result.
+    let request = wire::AcknowledgeRequest { ids: vec![job.job.clone()], ..Default::default() };
+    let mut jobs = JobsClient::connect(second.url()).await.expect("the server listens");
+    jobs.acknowledge(request).await.expect("taken");
+    let forgotten = worker.hear(|frame| frame.forget.first().cloned()).await;
+    assert_eq!((forgotten.job, forgotten.fence), (job.job, job.fence));
+    assert!(submit(&second, client, 1).await.jobs[0].duplicate, "it is never run again");
+    second.stop().await;
+}
+
+/// The one that is missing may be running anything.
+#[tokio::test]
+async fn a_server_waits_for_those_that_belong_to_the_set() {
+    let client = client();
+    let first = start_first().await;
+    let mut one = Survivor::join(&first, "one", 1).await;
+    let mut two = Survivor::join(&first, "two", 1).await;
+    // As long as the second has not said that it knows the set, the first is held back.
+    two.beat().await;
+    for (worker, sequence) in [(&mut one, 1), (&mut two, 2)] {
+        submit(&first, client, sequence).await;
+        worker.take().await;
+    }
+    for worker in [&mut one, &mut two] {
+        worker.beat().await;
+    }
+    assert_eq!(one.set, two.set);
+    first.stop().await;
+
+    let second = start().await;
+    submit(&second, client, 2).await;
+    submit(&second, client, 3).await;
+    one.come_back(&second, 1).await;
+    let shown = status(&second).await;
+    assert!(shown.waiting && shown.at_most_ms > Some(0) && !shown.reasons.is_empty(), "{shown:?}");
+    two.come_back(&second, 0).await;
+    two.hear(|frame| frame.worker_set).await;
+    // Were it not for the second, the first would have been given what the second runs.
+    assert_eq!(one.take().await.job, client.job(3).to_string());
+    assert_eq!(status(&second).await.how, "agreed");
+    second.stop().await;
+}
+
+/// A result may be there before its client is.
+#[tokio::test]
+async fn a_result_from_before_is_kept_until_the_job_is_submitted_again() {
+    let client = client();
+    let first = start_first().await;
+    submit(&first, client, 1).await;
+    let mut worker = Survivor::join(&first, "w", 1).await;
+    let job = worker.take().await;
+    first.stop().await;
+
+    let second = start().await;
+    worker.come_back(&second, 0).await;
+    let answer = worker.report(&job).await;
+    assert!(["done", "already_done"].contains(&answer.answer.as_str()), "{answer:?}");
+    let mut told = ends(&second, client).await;
+    submit(&second, client, 1).await;
+    let end = next_end(&mut told).await;
+    assert_eq!((end.id, end.state.as_str(), &end.result[..]), (job.job, "completed", &b"1"[..]));
+    second.stop().await;
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_refused_in_words() {
+    let server = start_first().await;
+    let durable = wire::NewJob {
+        id: "0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f".to_owned(),
+        queue: "q".to_owned(),
+        ..Default::default()
+    };
+    let request = wire::EnqueueRequest { jobs: vec![durable], ..Default::default() };
+    let refused = server.client.enqueue(request).await.expect_err("it is no volatile id");
+    assert!(refused.to_string().contains("volatile"), "{refused}");
+    let back = wire::SetQueueRequest { name: "q".to_owned(), volatile: Some(false), ..Default::default() };
+    let refused = server.client.set_queue(back).await.expect_err("there is nowhere else to put its jobs");
+    assert!(refused.to_string().contains("cannot be made durable"), "{refused}");
+    let mut jobs = JobsClient::connect(server.url()).await.expect("the server listens");
+    let nobody = wire::EndsRequest { client: "0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f".to_owned() };
+    assert!(jobs.ends(nobody).await.is_err());
+    // Who does not number his jobs has them numbered.
+    let plain = wire::NewJob { queue: "q".to_owned(), ..Default::default() };
+    let request = wire::EnqueueRequest { jobs: vec![plain], ..Default::default() };
+    let answer = server.client.enqueue(request).await.expect("accepted");
+    let id: model::JobId = answer.jobs[0].id.parse().expect("an id");
+    assert!(id.submission().is_some_and(|(client, _)| !client.is_awaited()), "{id}");
+    server.stop().await;
+}

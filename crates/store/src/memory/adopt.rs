@@ -1,0 +1,321 @@
+//! Where what a volatile store inherited meets its rows: claims and results of former lives of the server, and clients that
+//! acknowledge.
+//!
+//! ```text
+//!                 the worker says it runs it      the worker reports it
+//!   no row        adopted                         kept, until it is submitted
+//!   waits         runs there                      ended by it
+//!   runs there    renewed                         ended by it
+//!   another copy  lost, and an alarm              stale, and an alarm
+//! ```
+
+use std::time::Duration;
+
+use model::{ClientId, Fence, Hold, Job, JobId, Outcome, Report, State, WorkerKey};
+
+use super::clock::Now;
+use super::inherited::{Inherited, Legacy};
+use super::mutation::Mutation;
+use super::tables::{Row, Tables};
+use crate::port::{Finished, Renewed, Retention};
+
+/// The lease of a row that is only made to run so that its result can end it.
+const BRIEFLY: Duration = Duration::ZERO;
+
+/// What a row says of a claim that is not its present one.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Word {
+    /// It may be true: the job waits, and was not started since.
+    Believed,
+    /// It was, and ended with its holder's report.
+    Reported,
+    /// It was taken back, and the job was started again since.
+    StartedAgain,
+    /// It is of a copy that this store knows nothing of.
+    Foreign,
+}
+
+impl Tables {
+    /// A worker says that it holds a job, under a claim that is not the row's.
+    pub(super) fn adopt(&mut self, now: Now, holder: &WorkerKey, hold: Hold, lease: Duration) -> Renewed {
+        let is_over = !self.guard(Mutation::TerminalHolderAdopted, !self.workers.is_terminal(holder));
+        let Some(inherited) = &mut self.inherited else {
+            return Renewed::Lost;
+        };
+        // A terminal holder has stopped what it held.
+        if !hold.job.is_volatile() || !inherited.note_fence(hold.fence) || is_over {
+            return Renewed::Lost;
+        }
+        let Some(row) = self.jobs.get(&hold.job) else {
+            let is_known_to_end = inherited.clients.know_end_of(hold.job);
+            return if is_known_to_end || self.has(Mutation::UnknownHoldNotAdopted) {
+                Renewed::Lost
+            } else {
+                self.inherited().adopt(holder, hold, lease)
+            };
+        };
+        match self.word_on(row, holder, hold) {
+            Word::Believed if !self.has(Mutation::WaitingJobNotAdopted) => {
+                self.believe(now, holder, hold, lease);
+                self.renew(now, holder, hold, lease)
+            }
+            Word::Reported if !self.has(Mutation::OwnReportRaisesAlarm) => Renewed::Lost,
+            _ => {
+                self.raise_alarm(holder, hold);
+                Renewed::Lost
+            }
+        }
+    }
+
+    /// A worker reports on a job under a claim that is not the row's.
+    pub(super) fn finish_late(&mut self, now: Now, holder: &WorkerKey, report: Report) -> Finished {
+        let hold = report.hold;
+        let row = &self.jobs[&hold.job];
+        let current = row.job.fence;
+        if report.outcome == Outcome::HandedBack {
+            // There is nothing to give back any more.
+            return self.refuse(&row.job, hold);
+        }
+        let (word, first) = (self.word_on(row, holder, hold), row.first);
+        if !self.inherited().note_fence(hold.fence) {
+            return Finished::Stale { current };
+        }
+        let is_merged = match word {
+            Word::Believed => !self.has(Mutation::LossBeatsLateReport),
+            Word::StartedAgain => self.has(Mutation::LateReportEndsNextAttempt),
+            Word::Reported | Word::Foreign => false,
+        };
+        if is_merged {
+            self.believe(now, holder, hold, BRIEFLY);
+            return self.finish(now, holder, report);
+        }
+        // A failed attempt of a former life may well be followed by one of ours; a completed one must not be.
+        let is_copy = word == Word::StartedAgain
+            || (first > hold.fence && matches!(report.outcome, Outcome::Completed { .. }));
+        match word {
+            Word::Reported => return Finished::AlreadyDone,
+            _ if is_copy => self.raise_alarm(holder, hold),
+            _ => self.inherited().count_stale(),
+        }
+        Finished::Stale { current }
+    }
+
+    /// A worker reports on a job that is not here.
+    pub(super) fn finish_unknown(&mut self, now: Now, holder: &WorkerKey, report: Report) -> Finished {
+        let hold = report.hold;
+        let Some(inherited) = &mut self.inherited else {
+            return Finished::Unknown;
+        };
+        if !hold.job.is_volatile() || !inherited.note_fence(hold.fence) {
+            return Finished::Unknown;
+        }
+        if inherited.clients.know_end_of(hold.job) {
+            inherited.put_unneeded(holder, hold);
+            return Finished::AlreadyDone;
+        }
+        inherited.report(now.wall, holder, report)
+    }
+
+    /// Whether this job must not be run because its client knows how it ended. Takes note that the client is there.
+    pub(super) fn is_refused(&mut self, now: Now, id: JobId) -> bool {
+        let ignores = self.has(Mutation::AcknowledgedRunsAgain);
+        match (&mut self.inherited, id.submission()) {
+            (Some(inherited), Some((client, _))) if client.is_awaited() => {
+                inherited.clients.hear(now.wall, client);
+                inherited.clients.know_end_of(id) && !ignores
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether something is known of jobs that are not here.
+    pub(super) fn is_heir(&self) -> bool {
+        self.inherited.as_ref().is_some_and(|inherited| !inherited.is_empty())
+    }
+
+    /// Tells a job that was just entered what was known of it before.
+    pub(super) fn inherit(&mut self, now: Now, id: JobId) {
+        let ignores_claims = self.has(Mutation::AdoptedJobStartsAgain);
+        let ignores_results = self.has(Mutation::EarlyResultIgnored);
+        match self.inherited().take(id) {
+            Some(Legacy::Running(claim)) if !ignores_claims => {
+                self.believe(now, &claim.holder, Hold { job: id, fence: claim.fence }, claim.lease);
+            }
+            Some(Legacy::Ended(early)) if !ignores_results => {
+                let hold = Hold { job: id, fence: early.fence };
+                self.believe(now, &early.holder, hold, BRIEFLY);
+                self.finish(now, &early.holder, Report { hold, outcome: early.outcome });
+            }
+            _ => {}
+        }
+    }
+
+    /// Removes ended jobs that nobody comes back for when there are too many.
+    pub(super) fn make_room(&mut self) {
+        while let Some(id) = self.inherited.as_mut().and_then(|inherited| inherited.ended.pop_surplus()) {
+            if self.jobs.get(&id).is_some_and(|row| row.job.state.is_terminal()) {
+                self.remove(id);
+            }
+        }
+    }
+
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Now,
+        ids: Vec<JobId>,
+        lowest: Option<JobId>,
+    ) -> Vec<(WorkerKey, Hold)> {
+        let mut unneeded = Vec::new();
+        if self.inherited.is_none() {
+            return unneeded;
+        }
+        for id in ids {
+            if let Some((client, number)) = id.submission().filter(|(client, _)| client.is_awaited()) {
+                self.inherited().clients.note(now.wall, client, number);
+                unneeded.extend(self.inherited().clients.take_unneeded(client));
+                unneeded.extend(self.let_go(id));
+            }
+        }
+        let lowest = lowest.and_then(|id| Some((id, id.submission()?)));
+        if let Some((before, (client, number))) = lowest.filter(|(_, (client, _))| client.is_awaited()) {
+            if !self.has(Mutation::MarkIgnored) {
+                self.inherited().clients.raise(now.wall, client, number);
+            }
+            unneeded.extend(self.inherited().clients.take_unneeded(client));
+            let first = client.job(0);
+            let mut below: Vec<JobId> = self.jobs.range(first..before).map(|(id, _)| *id).collect();
+            below.extend(self.inherited().results_between(first, before));
+            unneeded.extend(below.into_iter().filter_map(|id| self.let_go(id)));
+        }
+        unneeded
+    }
+
+    pub(super) fn ended_of(&mut self, now: Now, client: ClientId) -> Vec<Job> {
+        let Some(inherited) = &mut self.inherited else {
+            return Vec::new();
+        };
+        inherited.clients.hear(now.wall, client);
+        let clients = &inherited.clients;
+        let jobs = rows_of(client, &self.jobs).map(|(_, row)| &row.job);
+        jobs.filter(|job| job.state.is_terminal() && !clients.know_end_of(job.id)).cloned().collect()
+    }
+
+    /// Forgets at most `limit` clients that were not heard of for a day, with what ended of theirs, and as many results that
+    /// nobody asked for in that time. Answers how many. Whoever has jobs that wait or run is not forgotten.
+    pub(super) fn purge_clients(&mut self, now: Now, limit: usize) -> usize {
+        let forgets = self.has(Mutation::ClientForgottenAtOnce);
+        let Some(inherited) = &mut self.inherited else {
+            return 0;
+        };
+        let since = now.wall - Retention::REQUEST_IDS;
+        let dropped = inherited.forget_results(since, limit);
+        let since = if forgets { now.wall } else { since };
+        let silent = self.inherited().clients.silent_since(since);
+        let idle = silent
+            .into_iter()
+            .filter(|client| rows_of(*client, &self.jobs).all(|(_, row)| row.job.state.is_terminal()));
+        let gone: Vec<ClientId> = idle.take(limit).collect();
+        for client in &gone {
+            let theirs: Vec<JobId> = rows_of(*client, &self.jobs).map(|(id, _)| *id).collect();
+            theirs.into_iter().for_each(|id| self.remove(id));
+            self.inherited().clients.forget(*client);
+        }
+        gone.len() + dropped
+    }
+
+    /// Those of a store that has none are never asked for.
+    pub(super) fn inherited(&mut self) -> &mut Inherited {
+        self.inherited.as_mut().expect("only volatile stores inherit")
+    }
+
+    /// What to think of a claim that is not the row's present one.
+    fn word_on(&self, row: &Row, holder: &WorkerKey, hold: Hold) -> Word {
+        let job = &row.job;
+        let is_running = job.state == State::Running;
+        let was_taken = row.taken.as_ref().is_some_and(|(by, fence)| by == holder && *fence == hold.fence);
+        if was_taken {
+            return if !is_running && job.fence == hold.fence { Word::Believed } else { Word::StartedAgain };
+        }
+        if job.reported_fence == hold.fence && row.reporter.as_ref() == Some(holder) {
+            return Word::Reported;
+        }
+        // Not started here, so whoever has a later claim than is known here has it from a former life.
+        let is_idle = match job.state {
+            State::Scheduled | State::Available => true,
+            State::Cancelled => job.fence == Fence::NONE,
+            State::Running | State::Completed | State::Dead => false,
+        };
+        let is_inherited = is_idle && row.first == Fence::NONE && hold.fence > job.fence;
+        if is_inherited { Word::Believed } else { Word::Foreign }
+    }
+
+    /// Makes a job that waits, or that ended without its holder's word, run under this claim.
+    fn believe(&mut self, now: Now, holder: &WorkerKey, hold: Hold, lease: Duration) {
+        let registry = self.workers.registry_of(holder);
+        let job = &self.jobs[&hold.job].job;
+        let lease = self.heartbeat_timeout_of(job).unwrap_or(lease);
+        if job.state != State::Available {
+            self.change(hold.job, |row| {
+                // Called off before its worker was heard of: it is told now.
+                row.job.cancel_requested |= row.job.state == State::Cancelled;
+                row.job.state = State::Available;
+                row.job.holder = None;
+                row.job.lease_until = None;
+                row.exclusive = false;
+                row.job.finished_at = None;
+            });
+        }
+        self.change(hold.job, |row| {
+            let job = &mut row.job;
+            job.state = State::Running;
+            job.fence = hold.fence;
+            job.attempt += 1;
+            job.holder = Some(holder.clone());
+            job.lease_until = Some(now.lease + lease);
+            job.started_at = Some(now.wall);
+            row.granted = lease;
+            row.exclusive = true;
+            row.registry = registry;
+            row.taken = None;
+        });
+    }
+
+    /// A client knows how this job ended, or does not wait for it: it is not run again. Answers who keeps its result.
+    fn let_go(&mut self, id: JobId) -> Option<(WorkerKey, Hold)> {
+        let keeps = self.has(Mutation::AcknowledgedResultStaysWithItsWorker);
+        let Some(row) = self.jobs.get_mut(&id) else {
+            return self.inherited().drop_result(id).filter(|_| !keeps);
+        };
+        if row.job.state == State::Running {
+            // Whatever ends it ends it for good.
+            row.job.cancel_requested = true;
+            return None;
+        }
+        let reporter = row.reporter.take();
+        let hold = Hold { job: id, fence: row.job.reported_fence };
+        self.remove(id);
+        reporter.map(|reporter| (reporter, hold)).filter(|_| !keeps)
+    }
+
+    fn remove(&mut self, id: JobId) {
+        let row = self.jobs.remove(&id).expect("only jobs that were found are removed");
+        self.index.unlink(&row);
+    }
+
+    /// A copy that should not exist showed itself, of a job that is here.
+    fn raise_alarm(&mut self, other: &WorkerKey, hold: Hold) {
+        let row = &self.jobs[&hold.job];
+        let taken_by = row.taken.as_ref().map(|(by, _)| by);
+        let holder = row.job.holder.as_ref().or(row.reporter.as_ref()).or(taken_by);
+        let known = holder.map(|holder| (holder.clone(), row.job.fence));
+        self.inherited().raise_alarm(hold.job, known, other, hold.fence);
+    }
+}
+
+/// The jobs of one client, by id.
+fn rows_of(
+    client: ClientId,
+    jobs: &std::collections::BTreeMap<JobId, Box<Row>>,
+) -> impl Iterator<Item = (&JobId, &Box<Row>)> {
+    jobs.range(client.job(0)..=client.job(ClientId::SEQUENCE_MAX))
+}

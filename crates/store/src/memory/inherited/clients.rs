@@ -1,0 +1,134 @@
+//! What is known of clients that come back for what became of their submissions.
+
+use std::collections::BTreeMap;
+
+use model::{ClientId, Hold, JobId, WallTime, WorkerKey};
+
+use super::numbers::Numbers;
+
+/// Most results of one client that wait to be called unneeded; more are left to the time for which workers keep them.
+const UNNEEDED_MAX: usize = 10_000;
+
+/// Every client that was heard of in the last day.
+#[derive(Default)]
+pub(in super::super) struct Clients(BTreeMap<ClientId, Client>);
+
+struct Client {
+    /// How all of its submissions below this one ended is known to it.
+    lowest: u64,
+    /// So are the ends of these, above it: as many runs at most as there are submissions without an end, and one.
+    known: Numbers,
+    /// When it was last heard of.
+    heard: WallTime,
+    /// Results that came when it knew them already.
+    unneeded: Vec<(WorkerKey, Hold)>,
+}
+
+impl Clients {
+    /// This client is there.
+    pub(in super::super) fn hear(&mut self, now: WallTime, client: ClientId) {
+        self.client(now, client);
+    }
+
+    /// A client knows how its submission with this number ended.
+    pub(in super::super) fn note(&mut self, now: WallTime, client: ClientId, number: u64) {
+        let client = self.client(now, client);
+        if number >= client.lowest {
+            client.known.insert(number);
+        }
+    }
+
+    /// A client knows how everything below this number ended. What it knew once it knows for good.
+    pub(in super::super) fn raise(&mut self, now: WallTime, client: ClientId, lowest: u64) {
+        let client = self.client(now, client);
+        if lowest > client.lowest {
+            client.lowest = lowest;
+            client.known.forget_below(lowest);
+        }
+    }
+
+    /// The result of a job whose end the client knows came from this worker.
+    pub(super) fn put_unneeded(&mut self, holder: &WorkerKey, hold: Hold) {
+        let client = hold.job.submission().and_then(|(client, _)| self.0.get_mut(&client));
+        if let Some(client) = client.filter(|client| client.unneeded.len() < UNNEEDED_MAX) {
+            client.unneeded.push((holder.clone(), hold));
+        }
+    }
+
+    /// The results of this client that nobody needs, once.
+    pub(in super::super) fn take_unneeded(&mut self, client: ClientId) -> Vec<(WorkerKey, Hold)> {
+        self.0.get_mut(&client).map(|client| std::mem::take(&mut client.unneeded)).unwrap_or_default()
+    }
+
+    /// Forgets a client.
+    pub(in super::super) fn forget(&mut self, client: ClientId) {
+        self.0.remove(&client);
+    }
+
+    /// Whether the client of this job knows how it ended.
+    pub(in super::super) fn know_end_of(&self, id: JobId) -> bool {
+        let client = id.submission().and_then(|(client, number)| Some((self.0.get(&client)?, number)));
+        client.is_some_and(|(client, number)| number < client.lowest || client.known.contains(number))
+    }
+
+    /// Those that were not heard of since.
+    pub(in super::super) fn silent_since(&self, since: WallTime) -> Vec<ClientId> {
+        self.0.iter().filter(|(_, client)| client.heard <= since).map(|(id, _)| *id).collect()
+    }
+
+    fn client(&mut self, now: WallTime, id: ClientId) -> &mut Client {
+        let client = self.0.entry(id).or_insert_with(|| Client {
+            lowest: 0,
+            known: Numbers::default(),
+            heard: now,
+            unneeded: Vec::new(),
+        });
+        client.heard = client.heard.max(now);
+        client
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: WallTime = WallTime::from_millis(1_000);
+
+    #[test]
+    fn mark_never_goes_back() {
+        let mut clients = Clients::default();
+        let client = ClientId::new(NOW, 1);
+        clients.note(NOW, client, 7);
+        clients.raise(NOW, client, 5);
+        clients.raise(NOW, client, 3);
+        let known: Vec<u64> = (0..10).filter(|number| clients.know_end_of(client.job(*number))).collect();
+        assert_eq!(known, [0, 1, 2, 3, 4, 7]);
+        assert!(!clients.know_end_of(ClientId::new(NOW, 2).job(0)), "another client's");
+    }
+
+    #[test]
+    fn unneeded_results_are_told_once_and_are_not_without_number() {
+        let mut clients = Clients::default();
+        let client = ClientId::new(NOW, 1);
+        let worker = WorkerKey::new("w").unwrap();
+        let hold = |number| Hold { job: client.job(number), fence: model::Fence::new(1) };
+        clients.put_unneeded(&worker, hold(0));
+        assert_eq!(clients.take_unneeded(client), [], "nothing is kept for a client that was never heard of");
+        clients.hear(NOW, client);
+        (0..=UNNEEDED_MAX as u64).for_each(|number| clients.put_unneeded(&worker, hold(number)));
+        assert_eq!(clients.take_unneeded(client).len(), UNNEEDED_MAX);
+        assert_eq!(clients.take_unneeded(client), []);
+    }
+
+    #[test]
+    fn whoever_speaks_is_not_silent() {
+        let mut clients = Clients::default();
+        let (one, other) = (ClientId::new(NOW, 1), ClientId::new(NOW, 2));
+        clients.hear(NOW, one);
+        clients.hear(NOW, other);
+        let later = WallTime::from_millis(2_000);
+        clients.raise(later, other, 1);
+        assert_eq!(clients.silent_since(NOW), [one]);
+        assert_eq!(clients.silent_since(later), [one, other]);
+    }
+}

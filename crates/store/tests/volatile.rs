@@ -1,0 +1,23 @@
+//! The volatile memory store keeps what the port promises of volatile queues.
+
+use std::sync::Arc;
+
+use model::{QueueName, QueuePatch};
+use store::conformance::{Case, TestClock, ready};
+use store::{JobStore, MemoryStore, StoreError};
+
+store::conformance_tests!(volatile check);
+
+fn check(case: Case) {
+    let volatile = |clock: Arc<TestClock>| -> Arc<dyn JobStore> { Arc::new(MemoryStore::volatile(clock)) };
+    ready(case.run(volatile));
+}
+
+#[test]
+fn store_that_keeps_nothing_has_no_durable_queue() {
+    let store = MemoryStore::volatile(Arc::new(TestClock::new()));
+    assert!(!store.is_durable());
+    let durable = QueuePatch { volatile: Some(false), ..QueuePatch::default() };
+    let refused = ready(store.set_queue(&QueueName::new("q").unwrap(), durable));
+    assert!(matches!(&refused, Err(StoreError::Invalid(why)) if why.0.contains("cannot be made durable")));
+}
