@@ -21,8 +21,8 @@ cargo xtask COMMAND
                                  --no-lint leaves out format, clippy and tidy; FILTER chooses tests by name
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
-  soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), 20,000 clusters, then the process tests, over
-                                 and over (TENURE_SOAK_ROUNDS, default 200), and five minutes of chaos among
+  soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), 20,000 clusters, the muster at random and in
+                                 every way, then the process tests, over and over (TENURE_SOAK_ROUNDS, default 200), and five minutes of chaos among
                                  servers on one PostgreSQL (TENURE_SOAK_SECONDS, default 300)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
   postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
@@ -132,6 +132,15 @@ fn soak() -> Result<(), Failed> {
     let world =
         ["run", "--release", "-p", "cli", "--", "sim", "swim", "--experiment", "laws", "--seeds", &members];
     steps.cargo("membership", &world, &[])?;
+    for (name, world) in [
+        ("muster", &["--seeds", &seeds][..]),
+        ("muster of 10,000", &["--seeds", "20", "--workers", "10000"]),
+        ("muster, all of 2x2", &["--model", "2x2"]),
+        ("muster, all of 3x1", &["--model", "3x1"]),
+    ] {
+        let run = ["run", "--release", "-p", "cli", "--", "sim", "muster"];
+        steps.cargo(name, &[&run[..], world].concat(), &[])?;
+    }
     let processes = ["test", "--release", "-p", "cli", "--test", "it"];
     steps.cargo("processes", &processes, &[("TENURE_SOAK_ROUNDS", &rounds)])?;
     let seconds = env::var("TENURE_SOAK_SECONDS").unwrap_or_else(|_| SOAK_SECONDS_DEFAULT.to_owned());

@@ -28,6 +28,16 @@ fn no_law_is_broken() {
     }
 }
 
+/// Rare worlds, each of which broke a law until a rule was found wrong: deaf nodes that condemned others, nodes that were believed
+/// because they were still remembered, a voucher that others had just contradicted.
+#[test]
+fn worlds_that_broke_a_law_once_keep_it() {
+    for first_seed in [1_258, 1_290, 1_518, 2_445, 3_689, 7_071, 12_589, 16_155] {
+        let report = run(&Options { seeds: 1, first_seed, ..options() }, |_| {});
+        assert!(report.failures.is_empty(), "{}", report.failures[0]);
+    }
+}
+
 #[test]
 fn a_seed_tells_the_same_story_on_any_number_of_threads() {
     let options = Options { seeds: 8, first_seed: 500, ..options() };

@@ -263,6 +263,8 @@ impl Node {
         }
         if matches!(source, Source::Ourselves(_)) {
             self.review_later(update.node);
+        } else if unreliable {
+            self.review_anew(update.node);
         }
         self.pass_on(update, source, Rank::Verdict);
         true

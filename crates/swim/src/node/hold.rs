@@ -96,6 +96,7 @@ impl Node {
         }
         self.flaps.died(now, id, true, &self.config);
         self.hold_down(update.node, incarnation);
+        self.review_anew(update.node);
         self.pass_on(update, source, Rank::Verdict);
         true
     }

@@ -56,6 +56,13 @@ impl Node {
         self.postpone_review(target.id);
     }
 
+    /// Somebody else condemned a node that we condemned before: what we found good since then, they found bad. We begin anew.
+    pub(super) fn review_anew(&mut self, target: Identity) {
+        if self.reviews.get(&target.id).is_some_and(|review| review.target == target) {
+            self.review_later(target);
+        }
+    }
+
     fn postpone_review(&mut self, id: NodeId) {
         let number = self.next_number();
         let Some(review) = self.reviews.get_mut(&id) else { return };
