@@ -32,6 +32,9 @@ pub struct Rules {
     pub update_every: Duration,
     /// Who is New, or Unhealthy for another reason than being held back, for longer than this is renewed no more.
     pub lose_after: Duration,
+    /// While somebody is held back for longer than this, newcomers queue. Three heartbeats: by then everybody present who lives
+    /// has spoken, and only those keep the others back who come and die.
+    pub settle_within: Duration,
     /// A burst of changes of the set is told once, so long after the first of them.
     pub push_after: Duration,
 }
@@ -46,6 +49,7 @@ impl Default for Rules {
             check_grace: Duration::from_secs(10),
             update_every: Duration::from_secs(1),
             lose_after: Duration::from_secs(20),
+            settle_within: Duration::from_secs(12),
             push_after: Duration::from_millis(50),
         }
     }

@@ -14,6 +14,10 @@ impl Muster {
     pub(super) fn update(&mut self) {
         self.update_at = self.now + self.terms.rules.update_every;
         self.settle();
+        let too_long = self.terms.rules.settle_within;
+        if self.unsettled_since.is_some_and(|since| self.now.since(since) >= too_long) {
+            self.consensus.close_queue();
+        }
         let members: Vec<Member> = self.workers.keys().copied().collect();
         members.into_iter().for_each(|member| self.look_at(member));
     }

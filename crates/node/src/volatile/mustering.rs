@@ -217,6 +217,7 @@ fn rules(lease: Duration) -> Rules {
         check_grace: part(2),
         update_every: part(20).min(Rules::default().update_every),
         lose_after: lease,
+        settle_within: heartbeat_interval(lease) * 3,
         push_after: Rules::default().push_after,
     }
 }

@@ -3,6 +3,7 @@
 mod health;
 mod seats;
 mod telling;
+mod turnover;
 mod wait;
 
 use std::collections::BTreeMap;
