@@ -121,7 +121,8 @@ mod tests {
         assert_eq!(migrate(dir.path(), true).unwrap(), migrations());
         assert_eq!(schema_version(dir.path()).unwrap(), None);
         assert_eq!(migrate(dir.path(), false).unwrap(), migrations());
-        assert_eq!(schema_version(dir.path()).unwrap(), Some(4));
+        let newest = migrations().last().map(|step| step.number);
+        assert_eq!(schema_version(dir.path()).unwrap(), newest);
         assert_eq!(migrate(dir.path(), false).unwrap(), []);
     }
 }

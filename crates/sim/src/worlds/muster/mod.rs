@@ -144,7 +144,7 @@ fn survive(run: impl FnOnce() -> Outcome) -> Outcome {
 fn world<'a>(seed: u64, options: &Options, trace: Trace<'a>) -> World<'a> {
     let faults_last = Duration::from_secs(options.seconds);
     let mut setup = Setup::draw(seed, options.workers_max, faults_last, options.mutation);
-    if options.at_the_edge || seed % 4 == 0 && options.workers_max <= 1_000 {
+    if options.at_the_edge || seed.is_multiple_of(4) && options.workers_max <= 1_000 {
         setup = setup.at_the_edge();
     }
     setup.only_law = options.only_law;

@@ -38,7 +38,7 @@ pub(super) struct Scheduler {
     pub(super) fence_last: Fence,
     has_left: bool,
     started: Time,
-    /// When it heard of each instance first, in order.
+    /// When it took in each newcomer, in order. One that was turned away holds nobody back.
     pub(super) joins: Vec<Time>,
     /// When the machine is woken, and the number of that wish.
     wake: Option<(Time, u64)>,
@@ -201,7 +201,6 @@ impl World<'_> {
             session.expires = clock_rule::expires(session.expires, now, lease, rate_error);
         }
         if is_new {
-            scheduler.joins.push(true_now);
             let over = self.setup.scheduler_clock.when(session.expires);
             self.queue.push(over, Event::LeaseOver(scheduler.life, instance));
         }
@@ -220,6 +219,7 @@ impl World<'_> {
         scheduler.muster.handle(now, Input::Heard { key: key.clone(), about, echoed });
         if is_new && let Some(member) = scheduler.muster.member(&key) {
             scheduler.members.insert(member, instance);
+            scheduler.joins.push(true_now);
         }
         self.send_down(instance, stream, answer);
         self.take_outputs();

@@ -26,6 +26,9 @@ pub(super) const DOWN_MAX: Duration = Duration::from_secs(25);
 /// The longest a worker that is not connected waits before it tries again.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_millis(1_000);
 
+/// The most workers that never last.
+const LOOPERS_MAX: u32 = 20;
+
 /// What can go wrong here.
 pub(super) const MENU: [Fault; 11] = [
     Fault::Crash,
@@ -99,7 +102,8 @@ impl Setup {
         let rng = &mut rng;
         let secs = Duration::from_secs;
         let workers = draw_size(rng, workers_max);
-        let loopers = if rng.chance(0.4) { workers.div_ceil(10) } else { 0 };
+        // A tenth, or what a world can carry: every newcomer is told to everybody.
+        let loopers = if rng.chance(0.4) { workers.div_ceil(10).min(LOOPERS_MAX) } else { 0 };
         // In half of the worlds everybody is there from the beginning, in the others some come later.
         let late = if rng.chance(0.5) { 0.0 } else { 0.3 };
         let has_seats = rng.chance(0.4);
@@ -129,7 +133,7 @@ impl Setup {
             plan: Plan::draw(&menu, &mut Rng::stream(seed, 0, "plan"), secs(3), secs(120)),
             scheduler_dies_every: rng.chance(0.9).then(|| rng.span_of_any_size(secs(8), secs(90))),
             dies_at_worst: *rng.pick(&[0.0, 0.01]),
-            // In larger worlds less often: every newcomer is told to everybody.
+            // In larger worlds less often, for the same reason.
             loop_away_max: secs(5) + secs(1) * loopers * (workers.len() as u32 / 50),
             block_max: TROUBLE_MAX,
             scheduler_clock: DriftingClock::drawn(rng, DRIFT_MAX_PPM),

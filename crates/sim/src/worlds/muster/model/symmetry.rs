@@ -136,3 +136,35 @@ fn mark(state: &State, number: usize, slots: usize) -> Mark {
     let [a, b, c, d] = plain;
     ([a, b, c, d, kept[0], kept[1], said[0], said[1]], bits, under_way)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Bounds, World};
+    use super::*;
+    use crate::explore::Model;
+    use crate::rng::Rng;
+
+    #[test]
+    fn whatever_the_workers_are_called_the_state_is_the_same() {
+        let world = World::new(Bounds { workers: 3, restarts: 1, ends: 1, ..Bounds::default() }, true);
+        let mut rng = Rng::stream(1, 0, "walk");
+        let mut renamed = 0;
+        for _ in 0..20 {
+            let mut state = world.initial();
+            for _ in 0..60 {
+                let mut actions = Vec::new();
+                world.actions(&state, &mut actions);
+                let next: Vec<State> =
+                    actions.iter().filter_map(|action| world.next(&state, action)).collect();
+                state = rng.pick(&next).clone();
+                let stands_for_it = fingerprint(&world.canonical(state.clone()));
+                for order in &world.orders {
+                    let other = order.state(&state, &world.minds);
+                    renamed += u32::from(fingerprint(&other) != fingerprint(&state));
+                    assert_eq!(fingerprint(&world.canonical(other)), stands_for_it);
+                }
+            }
+        }
+        assert!(renamed > 1_000, "{renamed} of them were other states");
+    }
+}
