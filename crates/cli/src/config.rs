@@ -523,7 +523,8 @@ mod tests {
         assert!(error.contains("the store is to be memory; choose one"), "{error}");
         // A variable that many programs share does not bring a database either.
         let flags =
-            with_shared_url(only(Some(true)), &File::default(), Some("postgresql://shared/db".into())).unwrap();
+            with_shared_url(only(Some(true)), &File::default(), Some("postgresql://shared/db".into()))
+                .unwrap();
         assert_eq!(flags.database_url, None);
     }
 

@@ -82,6 +82,8 @@ impl Roll {
                 lease_max: Mustering::lease_max(&self.api),
                 ..terms(&self.api, self.id)
             });
+            // Whoever is still to be restored comes with the next word.
+            self.registry.handle(now, Input::Restored(Vec::new()));
         }
         for worker in self.registry.workers() {
             if matches!(worker.state, WorkerState::Active | WorkerState::Unsynced) {

@@ -75,7 +75,7 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
 async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     let server = Server::start(&this_program()?, &home.join("data"), &["--store", "memory"]).await?;
     let bar = bar(args.jobs * u64::from(args.rounds) * 2, quiet);
-    let bench = Bench { clients: vec![Client::connect(&server.url)?], bar };
+    let bench = Bench { clients: vec![Client::connect(&server.url)?], bar, forgets: false };
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32);
     let concurrency = args.concurrency.unwrap_or(cpus);
     let (mut guarded, mut plain) = (Vec::new(), Vec::new());

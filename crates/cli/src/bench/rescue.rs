@@ -59,7 +59,8 @@ pub(super) async fn run(args: &Args, output: &Output) -> Result<Exit> {
 async fn measure(args: &Args, home: &Path, quiet: bool) -> Result<Results> {
     let lease = format!("{}ms", args.lease.as_millis());
     let server = Server::start(&this_program()?, &home.join("data"), &["--lease", &lease]).await?;
-    let bench = Bench { clients: vec![Client::connect(&server.url)?], bar: bar(args.kills, quiet) };
+    let bench =
+        Bench { clients: vec![Client::connect(&server.url)?], bar: bar(args.kills, quiet), forgets: false };
     let set = wire::SetQueueRequest { name: QUEUE.to_owned(), exclusive: Some(true), ..Default::default() };
     bench.client().set_queue(set).await?;
     let mut holder = start(&server.url, home, 0).await?;

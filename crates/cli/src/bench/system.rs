@@ -1,6 +1,7 @@
 //! The whole system, one store after the other: bulk, latency, and one job at a time.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args as ClapArgs;
@@ -68,9 +69,11 @@ struct Results {
     start_ms_p99: f64,
     single_per_s: f64,
     single_ms_p50: f64,
-    /// Of the server's CPU time, while enqueue and drain went on at once.
+    /// The server's CPU time, while enqueue and drain went on at once.
+    server_us_per_job: f64,
+    /// That of the store alone, if it is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
-    store_share: Option<f64>,
+    store_us_per_job: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     ratio: Option<Ratio>,
 }
@@ -136,11 +139,10 @@ impl Results {
                 self.single_per_s, self.single_ms_p50
             ),
         ];
-        if let Some(share) = self.store_share {
-            lines.push(format!(
-                "store        {:>8.1} % of the server's CPU time while pipelined",
-                share * 100.0
-            ));
+        lines.push(format!("server CPU   {:>9.1} µs a job, pipelined", self.server_us_per_job));
+        if let Some(store) = self.store_us_per_job {
+            let share = store / self.server_us_per_job * 100.0;
+            lines.push(format!("  of it store{store:>9.1} µs a job   ({share:.0} %; measured on its own)"));
         }
         if let Some(Ratio { to, enqueue, drain, pipelined, single }) = &self.ratio {
             lines.push(format!(
@@ -173,7 +175,7 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
         servers.push(Server::start(&this_program()?, &home.join(format!("data-{number}")), &more).await?);
     }
     let clients = servers.iter().map(|server| Client::connect(&server.url)).collect::<Result<Vec<_>, _>>()?;
-    let bench = Bench { clients, bar: bar(args.jobs, quiet) };
+    let bench = Bench { clients, bar: bar(args.jobs, quiet), forgets: is_volatile };
 
     bench.bar.set_message("enqueue");
     bench.pause(true).await?;
@@ -201,7 +203,8 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
     bench.bar.set_message("latency");
     let latency = latency::measure(&bench, args, &mut workers).await?;
     bench.bar.finish_and_clear();
-    let store_share = is_volatile.then(|| share::of_memory(args, busy)).transpose()?;
+    let store_alone = is_volatile.then(|| share::of_memory(args)).transpose()?;
+    let micros_per_job = |time: Duration| (time.as_secs_f64() * 1e8 / args.jobs as f64).round() / 100.0;
     Ok(Results {
         store: store.word(),
         servers: args.servers,
@@ -215,7 +218,8 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
         start_ms_p99: latency.p99,
         single_per_s: single.per_s,
         single_ms_p50: single.p50,
-        store_share,
+        server_us_per_job: micros_per_job(busy),
+        store_us_per_job: store_alone.map(micros_per_job),
         ratio: None,
     })
 }

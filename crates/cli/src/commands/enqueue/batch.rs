@@ -76,8 +76,7 @@ impl<'a> Batches<'a> {
         job: wire::NewJob,
         answered: &mut impl FnMut(&[wire::Enqueued]) -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
-        let is_full =
-            self.batch.len() == BATCH_JOBS_MAX || self.bytes + job.payload.len() > BATCH_BYTES_MAX;
+        let is_full = self.batch.len() == BATCH_JOBS_MAX || self.bytes + job.payload.len() > BATCH_BYTES_MAX;
         if is_full {
             self.send(answered).await?;
         }
@@ -96,8 +95,7 @@ impl<'a> Batches<'a> {
         }
         self.bytes = 0;
         let jobs = std::mem::take(&mut self.batch);
-        let request =
-            wire::EnqueueRequest { request_id: self.next_request_id(), jobs, ..Default::default() };
+        let request = wire::EnqueueRequest { request_id: self.next_request_id(), jobs, ..Default::default() };
         let response = self.client.enqueue(request).await?;
         let count = response.jobs.len() as u64;
         self.tally.accepted += count;

@@ -87,10 +87,14 @@ impl<'a> Watched<'a> {
         let (told, mut ends) = mpsc::unbounded_channel();
         let stored = async {
             let told = told;
-            // Whoever listens is below, and gone only with this.
-            wait::for_all(client, output, ids, None, |job| Ok(drop(told.send(job)))).await?;
+            let tell = |job| {
+                // Whoever listens is below, and gone only with this.
+                let _ = told.send(job);
+                Ok(())
+            };
+            wait::for_all(client, output, ids, None, tell).await?;
             while let Some(ended) = tickets.join_next().await {
-                drop(told.send(ended??));
+                let _ = told.send(ended??);
             }
             anyhow::Ok(())
         };
@@ -112,9 +116,7 @@ impl<'a> Watched<'a> {
         }
         if !is_in_time {
             let what = if left == 1 { "1 job has".to_owned() } else { format!("{left} jobs have") };
-            return Err(
-                Failure::failed(format!("{what} not ended yet; look with `tenure jobs list`")).into()
-            );
+            return Err(Failure::failed(format!("{what} not ended yet; look with `tenure jobs list`")).into());
         }
         if let Some(submitter) = self.submitter {
             // So that nobody has to remember these ends for us.
@@ -133,7 +135,10 @@ impl<'a> Watched<'a> {
             && status.waiting
         {
             let end = status.at_most_ms.map(|millis| {
-                format!(", for {} at the latest", duration::show(Duration::from_millis(millis.unsigned_abs())))
+                format!(
+                    ", for {} at the latest",
+                    duration::show(Duration::from_millis(millis.unsigned_abs()))
+                )
             });
             self.output.note(format_args!(
                 "volatile queues wait until all workers are known{}; see `tenure muster status`",
@@ -142,7 +147,8 @@ impl<'a> Watched<'a> {
         }
         let mut unserved = BTreeSet::new();
         for queue in &self.queues {
-            let request = wire::ListWorkersRequest { queue: queue.clone(), limit: 1_000, ..Default::default() };
+            let request =
+                wire::ListWorkersRequest { queue: queue.clone(), limit: 1_000, ..Default::default() };
             let workers = self.client.workers(request).await.map(|answer| answer.workers);
             if workers.is_ok_and(|workers| workers.iter().all(|worker| worker.exclusive != Some(true))) {
                 unserved.insert(queue.clone());

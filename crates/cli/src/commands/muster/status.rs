@@ -65,7 +65,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         }
         return Ok(Exit::Done);
     }
-    let status = if args.wait { opened(&client, output, args.timeout).await? } else { client.muster_status().await? };
+    let status =
+        if args.wait { opened(&client, output, args.timeout).await? } else { client.muster_status().await? };
     report::print(output, &status)?;
     Ok(Exit::Done)
 }

@@ -307,12 +307,8 @@ impl Figures {
 }
 
 fn explore(args: &Args, size: Size, output: &Output) -> anyhow::Result<Exit> {
-    let bounds = Bounds {
-        workers: size.workers,
-        restarts: size.restarts,
-        mutation: args.broken,
-        ..Bounds::default()
-    };
+    let bounds =
+        Bounds { workers: size.workers, restarts: size.restarts, mutation: args.broken, ..Bounds::default() };
     let limits = Limits { states_max: args.states.unwrap_or(u64::MAX), threads: args.threads };
     let spinner = if output.shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
@@ -350,7 +346,8 @@ fn tell(found: &Findings, took: Duration, output: &Output) -> anyhow::Result<()>
         (None, false) => "not all there are; no law is broken so far",
     };
     output.line(format_args!("states       {:>12}   ({extent})", found.states))?;
-    output.line(format_args!("transitions  {:>12}   (up to {} steps deep)", found.transitions, found.depth))?;
+    output
+        .line(format_args!("transitions  {:>12}   (up to {} steps deep)", found.transitions, found.depth))?;
     output.line(format_args!("took         {:>10.1} s", took.as_secs_f64()))?;
     Ok(())
 }

@@ -53,9 +53,8 @@ async fn muster(
 
 /// All of so many workers are healthy, and all have echoed the present set.
 fn is_settled(status: &wire::MusterStatus, workers: usize) -> bool {
-    let is_settled = |worker: &wire::MusterWorker| {
-        worker.health == "healthy" && worker.echoed == Some(status.version)
-    };
+    let is_settled =
+        |worker: &wire::MusterWorker| worker.health == "healthy" && worker.echoed == Some(status.version);
     !status.waiting && status.workers.len() == workers && status.workers.iter().all(is_settled)
 }
 
@@ -69,8 +68,7 @@ async fn call(server: &str, args: &[&str], directory: &Path) -> Output {
 /// The same, and what it said, if it ended so.
 #[track_caller]
 fn said(output: &Output, code: i32) -> (String, String) {
-    let (stdout, stderr) =
-        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert_eq!(output.status.code(), Some(code), "stdout: {stdout}\nstderr: {stderr}");
     (stdout.into_owned(), stderr.into_owned())
 }

@@ -64,7 +64,8 @@ async fn the_wait_is_explained_and_short_when_all_workers_are_there() {
 async fn an_enqueue_that_waits_survives_a_restart_under_the_same_id() {
     let mut fleet = Fleet::start(&["--volatile-only", "--lease", LEASE]).await;
     let args = ["enqueue", "v", "hello", "--wait", "--json", "--server", &fleet.server.url];
-    let mut waiting = Process::start(tenure(), args, &fleet.home.path().join("enqueue.log")).expect("it starts");
+    let mut waiting =
+        Process::start(tenure(), args, &fleet.home.path().join("enqueue.log")).expect("it starts");
     let client = fleet.client.clone();
     let listed = |state: &'static str| {
         let client = client.clone();
