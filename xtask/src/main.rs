@@ -136,7 +136,7 @@ fn soak() -> Result<(), Failed> {
         ("muster", &["--seeds", &seeds][..]),
         ("muster of 10,000", &["--seeds", "20", "--workers", "10000"]),
         ("muster, all of 2x2", &["--model", "2x2"]),
-        ("muster, all of 3x1", &["--model", "3x1"]),
+        ("muster, much of 3x1", &["--model", "3x1", "--states", "50000000"]),
     ] {
         let run = ["run", "--release", "-p", "cli", "--", "sim", "muster"];
         steps.cargo(name, &[&run[..], world].concat(), &[])?;

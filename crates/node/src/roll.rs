@@ -86,7 +86,9 @@ impl Roll {
             self.registry.handle(now, Input::Restored(Vec::new()));
         }
         for worker in self.registry.workers() {
-            if matches!(worker.state, WorkerState::Active | WorkerState::Unsynced) {
+            let session = self.api.sessions.of_worker(&worker.key);
+            let is_concerned = session.is_some_and(|session| self.mustering.concerns(&session));
+            if is_concerned && matches!(worker.state, WorkerState::Active | WorkerState::Unsynced) {
                 self.mustering.heard(now, &worker.key, &worker.profile, None);
             }
             if worker.state == WorkerState::Active {
@@ -378,11 +380,10 @@ impl Roll {
         let Some((_, Waiting::Heartbeat(reply, echoed))) = self.waiting.remove(&ticket) else {
             return Vec::new();
         };
-        if let Answer::Ok(ack) = &mut answer
-            && self.mustering.is_awake()
+        if let (Answer::Ok(ack), Reply::Stream { session, .. }) = (&mut answer, &reply)
+            && self.mustering.concerns(session)
         {
-            let profile = self.registry.worker(key).map(|worker| worker.profile).unwrap_or_default();
-            self.mustering.heard(now, key, &profile, echoed);
+            self.mustering.heard(now, key, &session.profile, echoed);
             ack.worker_set = self.mustering.set_for(key);
         }
         match reply {

@@ -129,8 +129,11 @@ impl Database {
     }
 }
 
-/// How often to look whether a phase is over.
-const LOOK: Duration = Duration::from_millis(20);
+/// Pauses between looks whether a phase is over, at least and at most. A look is no part of what is measured, and costs the
+/// store something: some add counts up.
+const LOOK_PAUSE_MIN: Duration = Duration::from_millis(5);
+/// See [`LOOK_PAUSE_MIN`].
+const LOOK_PAUSE_MAX: Duration = Duration::from_millis(500);
 
 /// What the phases share.
 struct Bench {
@@ -178,17 +181,17 @@ impl Bench {
     /// Waits until this many jobs are completed. The counts come from memory, so asking costs the server little.
     async fn wait_completed(&self, goal: u64) -> Result<()> {
         let start = self.completed().await?;
-        let deadline = tokio::time::Instant::now() + Duration::from_secs(600);
+        let began = tokio::time::Instant::now();
         loop {
             let done = self.completed().await?;
             self.bar.set_position(done.saturating_sub(start));
             if done >= goal {
                 return Ok(());
             }
-            if tokio::time::Instant::now() > deadline {
+            if began.elapsed() > Duration::from_secs(600) {
                 bail!("only {done} of {goal} jobs were completed within ten minutes");
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(look_pause(began.elapsed(), done.saturating_sub(start), goal - done)).await;
         }
     }
 
@@ -201,7 +204,7 @@ impl Bench {
                 if !status.waiting && is_ready {
                     return anyhow::Ok(());
                 }
-                tokio::time::sleep(LOOK).await;
+                tokio::time::sleep(LOOK_PAUSE_MIN).await;
             }
         };
         let waited = tokio::time::timeout(Duration::from_secs(30), open).await;
@@ -257,9 +260,31 @@ impl Home {
     }
 }
 
+/// How long to wait before the next look, when this many jobs took so long and this many are left: half of what those will
+/// take, but not longer than it lasted so far, since the beginning says little about the rest.
+fn look_pause(elapsed: Duration, done: u64, left: u64) -> Duration {
+    let to_come = elapsed.mul_f64(left as f64 / done.max(1) as f64);
+    (to_come / 2).min(elapsed).clamp(LOOK_PAUSE_MIN, LOOK_PAUSE_MAX)
+}
+
 /// A process that measures nothing any more must still be told to end.
 async fn stop(worker: &mut Process) -> Result<()> {
     worker.signal(rustix::process::Signal::TERM)?;
     worker.ended().await?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_rare_in_the_middle_and_frequent_at_the_end() {
+        let pause = |elapsed, done, left| look_pause(Duration::from_millis(elapsed), done, left).as_millis();
+        assert_eq!(pause(1, 0, 50_000), 5, "nothing is known yet");
+        assert_eq!(pause(40, 100, 49_900), 40, "a slow start is not believed");
+        assert_eq!(pause(400, 25_000, 25_000), 200, "half of what is left");
+        assert_eq!(pause(10_000, 25_000, 25_000), 500, "people watch the bar");
+        assert_eq!(pause(800, 49_900, 100), 5, "the end is seen at once");
+    }
 }

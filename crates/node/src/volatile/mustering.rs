@@ -16,6 +16,7 @@ use tracing::{debug, info, warn};
 
 use super::status;
 use crate::api::Api;
+use crate::sessions::Session;
 
 /// The muster of this life of the server.
 pub(crate) struct Mustering {
@@ -88,6 +89,12 @@ impl Mustering {
                 ..Terms::new(Generation(self.api.generation), safe_wait)
             },
         ));
+    }
+
+    /// Whether the worker of this session is one for volatile jobs. Others, which cannot stop a job for certain or have no stream, are
+    /// never given any, and need not know the set: they would hold back everybody.
+    pub(crate) fn concerns(&self, session: &Session) -> bool {
+        self.is_awake() && session.profile.stop_within.is_some()
     }
 
     /// A heartbeat renewed this worker's lease.

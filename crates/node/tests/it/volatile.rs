@@ -257,6 +257,32 @@ async fn a_result_from_before_is_kept_until_the_job_is_submitted_again() {
     second.stop().await;
 }
 
+/// Whoever heartbeats by single calls, or cannot stop a job for certain, is never given a volatile one and knows nothing of sets.
+#[tokio::test]
+async fn those_who_get_no_volatile_jobs_hold_nobody_back() {
+    let server = start_first().await;
+    let body = r#"{"nonce": 9, "profile": {"queues": ["q"], "stop_within_ms": 1000}}"#;
+    let (code, answer) = server.http("POST", "/v1/workers/by-calls/heartbeat", body).await;
+    assert_eq!((code, answer["answer"].as_str()), (200, Some("ok")), "{answer}");
+    let hello = wire::Hello {
+        worker: "unfit".to_owned(),
+        queues: vec!["q".to_owned()],
+        slots: 8,
+        nonce: 8,
+        ..Default::default()
+    };
+    let mut unfit = Stream::open_with(&server, hello, 1).await;
+    let heartbeat = Some(wire::Heartbeat { number: 1, ..Default::default() });
+    unfit.say(WorkerFrame { heartbeat, ..Default::default() }).await;
+    assert_eq!(unfit.hear(|frame| frame.heartbeat).await.answer, "ok");
+    let client = client();
+    submit(&server, client, 1).await;
+    let mut worker = Survivor::join(&server, "fit", 1).await;
+    assert_eq!(worker.take().await.job, client.job(1).to_string());
+    assert_eq!(status(&server).await.members, 1);
+    server.stop().await;
+}
+
 #[tokio::test]
 async fn what_does_not_fit_is_refused_in_words() {
     let server = start_first().await;
