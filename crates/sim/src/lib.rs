@@ -7,7 +7,7 @@
 //!
 //! The foundation knows nothing of jobs: [`queue`] (what happens next), [`rng`] (chance), [`clock`] (what processes
 //! believe), [`net`] (what arrives), [`process`] (who runs), [`faults`] (what goes wrong), [`trace`] (what happened),
-//! [`run`] (many seeds), [`law`] (what must not), [`explore`] (all there is, in small worlds). A world is made of these:
+//! [`run`] (many seeds at once), [`law`] (what must not), [`explore`] (all there is, in small worlds). A world is made of these:
 //! [`jobs`] (jobs and leases), [`swim`] (who is in a cluster), [`muster`] (what a scheduler without memory may start).
 
 pub mod clock;
@@ -19,6 +19,7 @@ pub mod process;
 pub mod queue;
 pub mod rng;
 pub mod run;
+mod seeds;
 pub mod time;
 pub mod trace;
 mod worlds;

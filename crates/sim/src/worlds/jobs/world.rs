@@ -18,6 +18,7 @@ use super::worker::{Worker, WorkerInput};
 use super::workload::Workload;
 use crate::law::Violation;
 use crate::net::{Arrival, ConnectionId, Node, Side};
+use crate::seeds::Outcome;
 use crate::time::Time;
 use crate::trace::Trace;
 
@@ -30,15 +31,6 @@ pub(super) struct World<'a> {
     pub(super) chaos: Chaos,
     pub(super) workload: Workload,
     pub(super) calm: Option<Calm>,
-}
-
-/// How a run ended.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) stats: Stats,
-    pub(super) hash: u64,
-    pub(super) at: Time,
-    pub(super) violation: Option<Violation>,
 }
 
 impl<'a> World<'a> {
@@ -71,7 +63,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs to the end.
-    pub(super) fn run(mut self) -> Outcome {
+    pub(super) fn run(mut self) -> Outcome<Stats> {
         while let Some((now, event)) = self.outside.queue.pop() {
             self.outside.now = now;
             self.happen(event);
@@ -90,7 +82,7 @@ impl<'a> World<'a> {
         unreachable!("servers always wait for something")
     }
 
-    fn end(mut self, violation: Option<Violation>) -> Outcome {
+    fn end(mut self, violation: Option<Violation>) -> Outcome<Stats> {
         self.outside.stats.events = self.outside.trace.events();
         self.outside.stats.virtual_time = self.outside.now.since(Time::ZERO);
         Outcome {

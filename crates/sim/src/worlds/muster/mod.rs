@@ -29,18 +29,15 @@ mod worker;
 mod world;
 
 use std::num::NonZeroUsize;
-use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 pub use self::laws::LAWS;
 pub use self::mutation::Mutation;
 use self::setup::Setup;
 pub use self::stats::{Stats, percentile};
-use self::world::{Outcome, World};
-use crate::law::{Failure, Violation};
-use crate::run;
-use crate::time::Time;
-use crate::trace::{Hash, Tail, Trace};
+use self::world::World;
+use crate::seeds::{self, Seeds};
+use crate::trace::Trace;
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -85,60 +82,19 @@ impl Default for Options {
 pub type Report = crate::law::Report<Stats>;
 
 /// Runs the seeds. `progress` hears after each how many are done and how many of them failed.
-pub fn run(options: &Options, mut progress: impl FnMut(u64, u64)) -> Report {
-    let mut report = Report::default();
-    let mut hash = Hash::default();
-    run::seeds(
-        options.first_seed,
-        options.seeds,
-        options.threads,
-        |seed| run_seed(seed, options),
-        |_, (outcome, failure)| {
-            report.seeds += 1;
-            report.stats.add(&outcome.stats);
-            hash.add(outcome.hash);
-            report.failures.extend(failure);
-            progress(report.seeds, report.failures.len() as u64);
-        },
-    );
-    report.trace_hash = hash.get();
-    report
+pub fn run(options: &Options, progress: impl FnMut(u64, u64)) -> Report {
+    let seeds = Seeds {
+        first: options.first_seed,
+        count: options.seeds,
+        last_events: options.last_events,
+        threads: options.threads,
+    };
+    seeds.run(Stats::add, |seed, trace| world(seed, options, trace).run(), progress)
 }
 
 /// Runs one seed again and tells everything that happens, line by line.
 pub fn replay(seed: u64, options: &Options, line: &mut dyn FnMut(String)) -> Report {
-    let outcome = survive(|| world(seed, options, Trace::told(line)).run());
-    let failure = outcome.violation.clone().map(|violation| Failure {
-        seed,
-        violation,
-        at: outcome.at,
-        last_events: Vec::new(),
-    });
-    let mut hash = Hash::default();
-    hash.add(outcome.hash);
-    Report { seeds: 1, stats: outcome.stats, trace_hash: hash.get(), failures: failure.into_iter().collect() }
-}
-
-/// One run; one that fails is told again for its last events.
-fn run_seed(seed: u64, options: &Options) -> (Outcome, Option<Failure>) {
-    let outcome = survive(|| world(seed, options, Trace::silent()).run());
-    let Some(violation) = outcome.violation.clone() else { return (outcome, None) };
-    let mut tail = Tail::new(options.last_events);
-    let mut keep = |line| tail.push(line);
-    let again = survive(|| world(seed, options, Trace::told(&mut keep)).run());
-    assert_eq!(again.hash, outcome.hash, "a seed tells the same story whenever it is told");
-    let failure = Failure { seed, violation, at: outcome.at, last_events: tail.into_lines() };
-    (outcome, Some(failure))
-}
-
-/// A machine that panics has found a promise of its own broken; its seed must not be lost with it.
-fn survive(run: impl FnOnce() -> Outcome) -> Outcome {
-    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panicked| {
-        let text = panicked.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("without words");
-        let violation = Violation { law: "panicked", what: text.to_owned() };
-        Outcome { stats: Stats::default(), hash: 0, at: Time::ZERO, violation: Some(violation) }
-    })
+    seeds::replay(seed, |seed, trace| world(seed, options, trace).run(), line)
 }
 
 fn world<'a>(seed: u64, options: &Options, trace: Trace<'a>) -> World<'a> {

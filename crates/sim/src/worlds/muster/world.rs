@@ -17,6 +17,7 @@ use crate::clock::{DriftingClock, SetClock};
 use crate::law::{Verdict, Violation};
 use crate::queue::Queue;
 use crate::rng::Rng;
+use crate::seeds::Outcome;
 use crate::time::Time;
 use crate::trace::Trace;
 
@@ -50,15 +51,6 @@ pub(super) struct World<'a> {
     undisturbed_since: Option<(Life, Time)>,
     violation: Option<Violation>,
     is_done: bool,
-}
-
-/// How a run ended.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    pub(super) stats: Stats,
-    pub(super) hash: u64,
-    pub(super) at: Time,
-    pub(super) violation: Option<Violation>,
 }
 
 impl<'a> World<'a> {
@@ -104,7 +96,7 @@ impl<'a> World<'a> {
     }
 
     /// Runs to the end.
-    pub(super) fn run(mut self) -> Outcome {
+    pub(super) fn run(mut self) -> Outcome<Stats> {
         while !self.is_done && self.violation.is_none() {
             self.step();
         }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
-use std::panic::{self, AssertUnwindSafe};
 use std::time::Duration;
 
 use swim::{Config, NodeId, Suspicion};
@@ -18,11 +17,11 @@ use super::plan;
 use super::protocol::Node;
 use super::watch::{LawWatch, Stats};
 use super::world::{Setup, World};
-use crate::law::{Failure, Verdict, Violation};
+use crate::law::Verdict;
 use crate::rng::Rng;
-use crate::run;
+use crate::seeds::{self, Outcome, Seeds};
 use crate::time::Time;
-use crate::trace::{Hash, Tail, Trace};
+use crate::trace::Trace;
 
 /// How many periods the last news may take to die away, and how long it is then quiet.
 const SETTLE_PERIODS: u32 = 30;
@@ -67,68 +66,20 @@ impl Default for Options {
 /// What came of it.
 pub type Report = crate::law::Report<Stats>;
 
-struct Outcome {
-    stats: Stats,
-    hash: u64,
-    at: Time,
-    violation: Option<Violation>,
-}
-
 /// Runs the seeds. `progress` hears after each how many are done.
 pub fn run(options: &Options, mut progress: impl FnMut(u64)) -> Report {
-    let mut report = Report::default();
-    let mut hash = Hash::default();
-    run::seeds(
-        options.first_seed,
-        options.seeds,
-        options.threads,
-        |seed| run_seed(seed, options),
-        |_, (outcome, failure)| {
-            report.seeds += 1;
-            report.stats.add(&outcome.stats);
-            hash.add(outcome.hash);
-            report.failures.extend(failure);
-            progress(report.seeds);
-        },
-    );
-    report.trace_hash = hash.get();
-    report
+    let seeds = Seeds {
+        first: options.first_seed,
+        count: options.seeds,
+        last_events: options.last_events,
+        threads: options.threads,
+    };
+    seeds.run(Stats::add, |seed, trace| Run::new(seed, options, trace).run(), |done, _| progress(done))
 }
 
 /// Runs one seed again and tells everything that happens, line by line.
 pub fn replay(seed: u64, options: &Options, line: &mut dyn FnMut(String)) -> Report {
-    let outcome = survive(|| Run::new(seed, options, Trace::told(line)).run());
-    let failure = outcome.violation.map(|violation| Failure {
-        seed,
-        violation,
-        at: outcome.at,
-        last_events: Vec::new(),
-    });
-    let mut hash = Hash::default();
-    hash.add(outcome.hash);
-    Report { seeds: 1, stats: outcome.stats, trace_hash: hash.get(), failures: failure.into_iter().collect() }
-}
-
-/// One run; one that fails is told again for its last events.
-fn run_seed(seed: u64, options: &Options) -> (Outcome, Option<Failure>) {
-    let outcome = survive(|| Run::new(seed, options, Trace::silent()).run());
-    let Some(violation) = outcome.violation.clone() else { return (outcome, None) };
-    let mut tail = Tail::new(options.last_events);
-    let mut keep = |line| tail.push(line);
-    let again = survive(|| Run::new(seed, options, Trace::told(&mut keep)).run());
-    assert_eq!(again.hash, outcome.hash, "a seed tells the same story whenever it is told");
-    let failure = Failure { seed, violation, at: outcome.at, last_events: tail.into_lines() };
-    (outcome, Some(failure))
-}
-
-/// A machine that panics has found a promise of its own broken; its seed must not be lost with it.
-fn survive(run: impl FnOnce() -> Outcome) -> Outcome {
-    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panicked| {
-        let text = panicked.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panicked.downcast_ref::<&str>().copied()).unwrap_or("without words");
-        let violation = Violation { law: "panicked", what: text.to_owned() };
-        Outcome { stats: Stats::default(), hash: 0, at: Time::ZERO, violation: Some(violation) }
-    })
+    seeds::replay(seed, |seed, trace| Run::new(seed, options, trace).run(), line)
 }
 
 /// One world with its laws.
@@ -176,7 +127,7 @@ impl<'a> Run<'a> {
         Run { world, config, calm_at }
     }
 
-    fn run(mut self) -> Outcome {
+    fn run(mut self) -> Outcome<Stats> {
         while self.world.now() < self.calm_at && !self.is_over() {
             let next = self.world.now() + self.config.period * DIGESTS_EVERY_PERIODS;
             self.world.run_until(next.min(self.calm_at));
