@@ -313,4 +313,19 @@ mod tests {
         sessions.close(second.id);
         assert_eq!((sessions.workers_for(&queue, false), sessions.count()), (0, 0));
     }
+
+    /// A later life of the server waits only for the longest lease that it grants itself.
+    #[test]
+    fn a_worker_with_too_long_a_lease_gets_no_volatile_jobs() {
+        let sessions = Sessions::new(Gauge::default());
+        let worker = WorkerKey::new("w").unwrap();
+        let session = sessions.open(worker, Nonce::new(1), Profile::default(), mpsc::channel(1).0);
+        let longest = Duration::from_secs(20);
+        sessions.note_leased(&session, longest);
+        assert!(!session.is_mustered(longest), "the muster has not said so");
+        session.set_mustered(true);
+        assert!(session.is_mustered(longest));
+        sessions.note_leased(&session, longest + Duration::from_millis(1));
+        assert!(!session.is_mustered(longest));
+    }
 }
