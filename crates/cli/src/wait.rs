@@ -31,6 +31,11 @@ pub(crate) fn has_ended(state: &str) -> bool {
     State::from_word(state).is_some_and(State::is_terminal)
 }
 
+/// All of those.
+pub(crate) fn ended_states() -> Vec<String> {
+    [State::Completed, State::Cancelled, State::Dead].map(|state| state.word().to_owned()).to_vec()
+}
+
 /// Hands each job to `ended` when it has ended, in the order of their ends. An unknown id is an error.
 pub(crate) async fn for_all(
     client: &Client,
@@ -97,7 +102,10 @@ impl<'a> Vigil<'a> {
     /// Watches until all have ended or the server ends the stream.
     async fn watch(&mut self, ended: &mut impl FnMut(wire::Job) -> anyhow::Result<()>) -> anyhow::Result<()> {
         let ids = self.open.iter().cloned().collect();
-        let mut events = self.client.watch(wire::WatchRequest { ids, ..Default::default() }).await?;
+        let mut events = self
+            .client
+            .watch(wire::WatchRequest { ids, states: ended_states(), ..Default::default() })
+            .await?;
         self.reached = true;
         self.away_until = None;
         while !self.open.is_empty() {

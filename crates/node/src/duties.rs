@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lease::registry::Input;
 use model::{Hold, QueueName};
 use rpc::{convert, wire};
 use schedule::dispatch::SessionId;
@@ -12,15 +11,48 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::api::{Api, CLAIM_BYTES_MAX};
-use crate::event::{Event, Granted, RollEvent, leases};
+use crate::event::{Event, Grant, Granted, RollEvent, leases};
 use crate::sessions::Session;
 
-/// Claims jobs for a session and sends them down its stream. The claim counts as under way until they are sent, so a
-/// worker that does not read gets no more.
-pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueName>, limit: u32) {
+/// Jobs that were claimed for a session and are not sent yet.
+#[derive(Debug)]
+pub(crate) struct Taken {
+    pub(crate) to: Arc<Session>,
+    queues: Vec<QueueName>,
+    asked: u32,
+    claimed: Vec<Claimed>,
+    /// The number of the first start; the others follow.
+    first: u64,
+}
+
+impl Taken {
+    /// What the registry must note before these are sent, so that its record is there when they are bound.
+    pub(crate) fn grant(&self) -> Grant {
+        let exclusive = self.claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
+        Grant {
+            key: self.to.worker.clone(),
+            holds: self.claimed.iter().map(|job| job.hold).collect(),
+            exclusive,
+            start: self.first + self.claimed.len() as u64 - 1,
+        }
+    }
+
+    /// Whether the registry has anything to note.
+    pub(crate) fn is_to_be_noted(&self) -> bool {
+        !self.claimed.is_empty() && self.to.is_leased()
+    }
+}
+
+/// Claims jobs for a session, or answers what the heart must hear instead.
+pub(crate) async fn take(
+    api: Arc<Api>,
+    session: SessionId,
+    queues: Vec<QueueName>,
+    limit: u32,
+) -> Result<Taken, Event> {
     let Some(to) = api.sessions.get(session) else {
         let answer = Ok(Granted { jobs: 0, leases: leases(&[]) });
-        return api.tell(Event::Claimed { session, asked: limit, answer }).await;
+        return Err(Event::Claimed { session, asked: limit, answer });
     };
     // Until it is bound, a job has only its row's lease: long enough to be bound in, or all that its holder has.
     let claim = Claim {
@@ -31,64 +63,78 @@ pub(crate) async fn claim(api: Arc<Api>, session: SessionId, queues: Vec<QueueNa
         bytes_max: CLAIM_BYTES_MAX,
         exclusive: to.is_fit(),
     };
-    let claimed = match api.store.claim(claim).await {
-        Ok(claimed) => claimed,
+    match api.store.claim(claim).await {
+        Ok(claimed) => {
+            let first = to.number_starts(claimed.len() as u64);
+            Ok(Taken { to, queues, asked: limit, claimed, first })
+        }
         Err(error) => {
             warn!(%error, "cannot claim jobs");
-            return api.tell(Event::Claimed { session, asked: limit, answer: Err(error) }).await;
+            Err(Event::Claimed { session, asked: limit, answer: Err(error) })
         }
-    };
+    }
+}
+
+/// Goes on with a claim that the store did not answer at once.
+pub(crate) async fn claim(api: Arc<Api>, taking: impl Future<Output = Result<Taken, Event>>) {
+    match taking.await {
+        Ok(taken) => {
+            let is_noted = note(&api, &taken).await;
+            deliver(api, taken, is_noted).await;
+        }
+        Err(event) => api.tell(event).await,
+    }
+}
+
+/// Has the registry note what is about to be sent. Of jobs that start as soon as they are received the answer is awaited: whether
+/// each was noted.
+async fn note(api: &Api, taken: &Taken) -> Vec<bool> {
+    if !taken.is_to_be_noted() {
+        return Vec::new();
+    }
+    let grant = taken.grant();
+    if !grant.holds.iter().any(|hold| hold.job.is_volatile()) {
+        api.tell_roll(grant.into()).await;
+        return Vec::new();
+    }
+    let (reply, is_noted) = oneshot::channel();
+    api.tell(Event::Roll(RollEvent::Grant { grant, reply })).await;
+    // Without an answer the server is going away.
+    is_noted.await.unwrap_or_else(|_| vec![false; taken.claimed.len()])
+}
+
+/// Sends jobs to the worker they were claimed for. The claim counts as under way until they are sent, so a worker that does not
+/// read gets no more. What certainly was not sent is offered again at once: of jobs that start as soon as they are received also
+/// those that the registry did not note.
+pub(crate) async fn deliver(api: Arc<Api>, taken: Taken, is_noted: Vec<bool>) {
+    let Taken { to, queues, asked, claimed, first } = taken;
     let granted = Granted { jobs: claimed.len() as u32, leases: leases(&claimed) };
     let was_cut = claimed.iter().map(Claimed::bytes).sum::<usize>() >= CLAIM_BYTES_MAX;
     if !claimed.is_empty() {
         api.note_claimed(&claimed).await;
-        send(&api, &to, claimed).await;
+        let is_unnoted =
+            |(job, is_noted): (&Claimed, bool)| (job.hold.job.is_volatile() && !is_noted).then_some(job.hold);
+        let unnoted: Vec<Hold> = claimed.iter().zip(is_noted).filter_map(is_unnoted).collect();
+        let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
+        let sent = (first..).zip(claimed).filter(|(_, job)| !unnoted.contains(&job.hold));
+        let assignments = sent.map(|(start, job)| wire::Assignment {
+            generation: api.generation,
+            worker: to.worker.to_string(),
+            start,
+            ..convert::assignment(job)
+        });
+        let frame = wire::ServerFrame { assignments: assignments.collect(), ..Default::default() };
+        let is_sent = api.faults.drops_assignments() || to.send(frame).await.is_ok();
+        let unsent = if is_sent { unnoted } else { holds };
+        if !unsent.is_empty() {
+            api.hand_back(&to.worker, unsent).await;
+        }
     }
-    api.tell(Event::Claimed { session, asked: limit, answer: Ok(granted) }).await;
+    api.tell(Event::Claimed { session: to.id, asked, answer: Ok(granted) }).await;
     if was_cut {
         // Fewer than asked for, but not for want of work.
         api.wake(queues).await;
     }
-}
-
-/// Sends jobs to the worker they were claimed for. What certainly was not sent is offered again at once.
-async fn send(api: &Api, to: &Session, claimed: Vec<Claimed>) {
-    let holds: Vec<Hold> = claimed.iter().map(|job| job.hold).collect();
-    let first = to.number_starts(holds.len() as u64);
-    let unrecorded = if to.is_leased() { record(api, to, &claimed, &holds, first).await } else { Vec::new() };
-    let assignments =
-        (first..).zip(claimed).filter(|(_, job)| !unrecorded.contains(&job.hold)).map(|(start, job)| {
-            wire::Assignment {
-                generation: api.generation,
-                worker: to.worker.to_string(),
-                start,
-                ..convert::assignment(job)
-            }
-        });
-    let frame = wire::ServerFrame { assignments: assignments.collect(), ..Default::default() };
-    let is_sent = api.faults.drops_assignments() || to.send(frame).await.is_ok();
-    let unsent = if is_sent { unrecorded } else { holds };
-    if !unsent.is_empty() {
-        api.hand_back(&to.worker, unsent).await;
-    }
-}
-
-/// Notes claims with the registry before they are sent, so that our record is there when they are bound. Answers those that must
-/// not be sent: of jobs that start as soon as they are received, those that the registry did not note.
-async fn record(api: &Api, to: &Session, claimed: &[Claimed], holds: &[Hold], first: u64) -> Vec<Hold> {
-    let (key, start) = (to.worker.clone(), first + holds.len() as u64 - 1);
-    let exclusive = claimed.iter().filter(|job| job.exclusive).map(|job| job.hold).collect();
-    if !holds.iter().any(|hold| hold.job.is_volatile()) {
-        api.tell_roll(Input::Granted { key, holds: holds.to_vec(), exclusive, start }).await;
-        return Vec::new();
-    }
-    let (reply, recorded) = oneshot::channel();
-    api.tell(Event::Roll(RollEvent::Grant { key, holds: holds.to_vec(), exclusive, start, reply })).await;
-    // Without an answer the server is going away.
-    let recorded = recorded.await.unwrap_or_else(|_| vec![false; holds.len()]);
-    let is_lost =
-        |(hold, is_recorded): (&Hold, bool)| (hold.job.is_volatile() && !is_recorded).then_some(*hold);
-    holds.iter().zip(recorded).filter_map(is_lost).collect()
 }
 
 /// Makes due jobs available.
@@ -190,7 +236,8 @@ mod tests {
         let (frames, _unread) = mpsc::channel(1);
         frames.try_send(Ok(wire::ServerFrame::default())).unwrap();
         let session = open(&api, &queue, frames);
-        let claiming = tokio::spawn(claim(Arc::clone(&api), session.id, vec![queue], 1));
+        let claiming =
+            tokio::spawn(claim(Arc::clone(&api), take(Arc::clone(&api), session.id, vec![queue], 1)));
         while store.get(id).await.unwrap().unwrap().state != State::Running {
             tokio::task::yield_now().await;
         }
@@ -213,7 +260,7 @@ mod tests {
         let (frames, outbox) = mpsc::channel(1);
         let session = open(&api, &queue, frames);
         drop(outbox);
-        claim(Arc::clone(&api), session.id, vec![queue.clone()], 1).await;
+        claim(Arc::clone(&api), take(Arc::clone(&api), session.id, vec![queue.clone()], 1)).await;
 
         let job = store.get(id).await.unwrap().unwrap();
         assert_eq!((job.state, job.attempt, job.lost), (State::Available, 0, 0));
@@ -250,12 +297,13 @@ mod tests {
             let session =
                 api.sessions.open(WorkerKey::new("w").unwrap(), model::Nonce::new(1), profile, frames);
             api.sessions.note_leased(&session, Duration::from_secs(20));
-            let claiming = tokio::spawn(claim(Arc::clone(&api), session.id, vec![queue], 1));
-            let Some(Event::Roll(RollEvent::Grant { holds, reply, .. })) = inbox.recv().await else {
+            let claiming =
+                tokio::spawn(claim(Arc::clone(&api), take(Arc::clone(&api), session.id, vec![queue], 1)));
+            let Some(Event::Roll(RollEvent::Grant { grant, reply })) = inbox.recv().await else {
                 panic!("the registry is asked first");
             };
             assert!(outbox.try_recv().is_err(), "and nothing is sent before it has answered");
-            reply.send(vec![is_recorded; holds.len()]).unwrap();
+            reply.send(vec![is_recorded; grant.holds.len()]).unwrap();
             claiming.await.unwrap();
             let frame = outbox.recv().await.unwrap().unwrap();
             let state = store.get(id).await.unwrap().unwrap().state;

@@ -67,13 +67,7 @@ pub(crate) enum RollEvent {
     Told(Box<Input>),
     /// Jobs were claimed that start as soon as they are received: answers for each whether the registry noted it. Only those may
     /// be sent, because whoever ends the worker must know that they may be running.
-    Grant {
-        key: WorkerKey,
-        holds: Vec<Hold>,
-        exclusive: Vec<Hold>,
-        start: u64,
-        reply: oneshot::Sender<Vec<bool>>,
-    },
+    Grant { grant: Grant, reply: oneshot::Sender<Vec<bool>> },
     /// What this registry asked the store for was done, or not.
     Done { registry: model::RegistryId, input: Box<Input> },
     /// Someone wants to see one worker, and some of the jobs it has bound.
@@ -121,6 +115,22 @@ pub(crate) enum Reply {
     Stream { session: Arc<Session>, number: u64 },
     /// To a waiting call.
     Call(oneshot::Sender<Answer>),
+}
+
+/// Claims that are about to be sent to their worker.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    pub(crate) key: WorkerKey,
+    pub(crate) holds: Vec<Hold>,
+    pub(crate) exclusive: Vec<Hold>,
+    /// The number of the last start among them.
+    pub(crate) start: u64,
+}
+
+impl From<Grant> for Input {
+    fn from(Grant { key, holds, exclusive, start }: Grant) -> Input {
+        Input::Granted { key, holds, exclusive, start }
+    }
 }
 
 /// What a claim brought.

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use lease::ownership;
 use model::{Clock, QueueName, RegistryId};
 use schedule::dispatch::{self, Dispatcher, SessionId};
@@ -273,7 +274,7 @@ impl Heart {
         self.upkeep.handle(self.now(), input);
     }
 
-    /// Does what the machines say. Every duty runs in a task of its own and answers with an event.
+    /// Does what the machines say. A duty that takes time runs in a task of its own and answers with an event.
     fn act(&mut self) {
         while let Some(output) = self.keeper.poll_output() {
             self.own(output);
@@ -282,7 +283,7 @@ impl Heart {
             self.dispatch(news);
         }
         while let Some(dispatch::Output::Claim { session, queues, limit }) = self.dispatcher.poll_output() {
-            tokio::spawn(duties::claim(Arc::clone(&self.api), session, queues.to_vec(), limit));
+            self.claim(session, queues.to_vec(), limit);
         }
         while let Some(output) = self.upkeep.poll_output() {
             let api = Arc::clone(&self.api);
@@ -298,6 +299,26 @@ impl Heart {
         }
     }
 
+    /// A store in memory answers at once. Then the jobs are on their way without a task, and without asking ourselves.
+    fn claim(&mut self, session: SessionId, queues: Vec<QueueName>, limit: u32) {
+        let api = Arc::clone(&self.api);
+        let mut taking = Box::pin(duties::take(Arc::clone(&api), session, queues, limit));
+        match taking.as_mut().now_or_never() {
+            None => drop(tokio::spawn(duties::claim(api, taking))),
+            Some(Err(event)) => self.hear(event),
+            Some(Ok(taken)) => {
+                let is_noted = match taken.is_to_be_noted() {
+                    true => self.roll.note(self.now(), taken.grant()),
+                    false => Vec::new(),
+                };
+                let mut delivering = Box::pin(duties::deliver(api, taken, is_noted));
+                if delivering.as_mut().now_or_never().is_none() {
+                    tokio::spawn(delivering);
+                }
+            }
+        }
+    }
+
     fn now(&self) -> model::Instant {
         self.api.clock.monotonic()
     }
@@ -305,4 +326,43 @@ impl Heart {
 
 fn wall_offset(clock: &dyn Clock) -> i64 {
     clock.wall().as_millis() - (clock.monotonic().as_nanos() / 1_000_000) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{ClientId, JobId, Kind, NewJob, Nonce, State, WallTime, WorkerKey};
+    use store::{EnqueueBatch, JobStore as _, MemoryStore};
+
+    use super::*;
+
+    /// The store answers at once, so everything happens in one call. The registry has never heard of the worker: nobody would
+    /// know that the job runs there.
+    #[tokio::test]
+    async fn what_starts_at_once_is_not_sent_to_a_worker_that_the_registry_does_not_know() {
+        let clock = Arc::new(clock::SystemClock);
+        let store = Arc::new(MemoryStore::volatile(clock.clone()));
+        let (events, mut inbox) = mpsc::channel(64);
+        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), None, events));
+        let (queue, kind) = (QueueName::new("q").unwrap(), Kind::new("k").unwrap());
+        let id: JobId = ClientId::new(WallTime::from_millis(1), 1).job(1);
+        let jobs = vec![NewJob::new(id, queue.clone(), kind, Default::default())];
+        store.enqueue(EnqueueBatch { request_id: None, jobs }).await.unwrap();
+        let (frames, mut outbox) = mpsc::channel(4);
+        let profile = lease::message::Profile {
+            queues: vec![queue.clone()],
+            stop_within: Some(Duration::from_secs(1)),
+            ..Default::default()
+        };
+        let session = api.sessions.open(WorkerKey::new("w").unwrap(), Nonce::new(1), profile, frames);
+        api.sessions.note_leased(&session, Duration::from_secs(20));
+
+        Heart::new(Arc::clone(&api)).claim(session.id, vec![queue], 1);
+        let job = store.get(id).await.unwrap().unwrap();
+        assert!(job.fence.get() > 0, "it was claimed");
+        assert_eq!(job.state, State::Available, "and is there for others");
+        let sent = std::iter::from_fn(|| outbox.try_recv().ok());
+        assert_eq!(sent.map(|frame| frame.unwrap().assignments.len()).sum::<usize>(), 0);
+        let heard = std::iter::from_fn(|| inbox.try_recv().ok());
+        assert_eq!(heard.filter(|event| matches!(event, Event::Claimed { .. })).count(), 1);
+    }
 }

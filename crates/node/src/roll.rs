@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tracing::{debug, info};
 
 use crate::api::Api;
-use crate::event::{Leave, Reply, RollEvent, Standing};
+use crate::event::{Grant, Leave, Reply, RollEvent, Standing};
 use crate::metrics::HandOver;
 use crate::roll_duties::{self, Farewell};
 use crate::rounds::{ASK_AGAIN, Judged};
@@ -187,12 +187,7 @@ impl Roll {
                 self.registry.handle(now, input);
             }
             RollEvent::Told(input) => self.registry.handle(now, *input),
-            RollEvent::Grant { key, holds, exclusive, start, reply } => {
-                let input = Input::Granted { key: key.clone(), holds: holds.clone(), exclusive, start };
-                self.registry.handle(now, input);
-                let recorded = holds.iter().map(|hold| self.registry.is_recorded(&key, *hold)).collect();
-                let _ = reply.send(recorded);
-            }
+            RollEvent::Grant { grant, reply } => drop(reply.send(self.note(now, grant))),
             // Otherwise it was asked for by a registry that is not ours any more.
             RollEvent::Done { registry, input } => {
                 if registry == self.id {
@@ -208,6 +203,13 @@ impl Roll {
             RollEvent::Checked { key, number } => self.mustering.checked(now, key, number),
             RollEvent::Muster { reply } => drop(reply.send(self.mustering.status(now))),
         }
+    }
+
+    /// Notes claims that are about to be sent: whether each of them was.
+    pub(crate) fn note(&mut self, now: Instant, grant: Grant) -> Vec<bool> {
+        let (key, holds) = (grant.key.clone(), grant.holds.clone());
+        self.registry.handle(now, grant.into());
+        holds.iter().map(|hold| self.registry.is_recorded(&key, *hold)).collect()
     }
 
     fn heartbeat(&mut self, now: Instant, reply: Reply, beat: Box<Heartbeat>) {

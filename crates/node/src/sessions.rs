@@ -12,6 +12,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use rpc::wire::{ServerFrame, Stop};
 use schedule::dispatch::SessionId;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 use tonic::Status;
 use tracing::warn;
@@ -64,10 +65,19 @@ impl Session {
     /// Sends a frame. A worker that takes none for a while loses its session: whoever waits for it holds up nobody else,
     /// but must not wait for ever.
     pub(crate) async fn send(&self, frame: ServerFrame) -> Result<(), Gone> {
+        if self.close.is_cancelled() {
+            return Err(Gone);
+        }
+        // There is nearly always room, and then no timer is needed.
+        let frame = match self.frames.try_send(Ok(frame)) {
+            Ok(()) => return Ok(()),
+            Err(TrySendError::Closed(_)) => return Err(Gone),
+            Err(TrySendError::Full(frame)) => frame,
+        };
         tokio::select! {
             biased;
             () = self.close.cancelled() => Err(Gone),
-            sent = tokio::time::timeout(SEND_TIMEOUT, self.frames.send(Ok(frame))) => match sent {
+            sent = tokio::time::timeout(SEND_TIMEOUT, self.frames.send(frame)) => match sent {
                 Ok(sent) => sent.map_err(|_| Gone),
                 Err(_) => {
                     warn!(worker = %self.worker, "worker takes no frames; its session is closed");

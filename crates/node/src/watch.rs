@@ -125,6 +125,8 @@ impl Drop for Subscription {
 pub(crate) struct Wanted {
     pub(crate) ids: HashSet<JobId>,
     pub(crate) filter: JobFilter,
+    /// As people call them; none means all.
+    pub(crate) states: Vec<String>,
 }
 
 impl Wanted {
@@ -133,7 +135,13 @@ impl Wanted {
             self.filter.queue.as_ref().map(QueueName::as_str).is_none_or(|queue| queue == event.queue);
         let matches_kind = self.filter.kind.as_ref().map(Kind::as_str).is_none_or(|kind| kind == event.kind);
         let matches_id = self.ids.is_empty() || event.id.parse().is_ok_and(|id| self.ids.contains(&id));
-        matches_queue && matches_kind && matches_id
+        matches_queue && matches_kind && matches_id && self.matches_state(&event.state)
+    }
+
+    /// A job that waits for its next try is a scheduled one too.
+    fn matches_state(&self, state: &str) -> bool {
+        let is_wanted = |word: &str| self.states.iter().any(|wanted| wanted == word);
+        self.states.is_empty() || is_wanted(state) || (state == "retryable" && is_wanted("scheduled"))
     }
 }
 

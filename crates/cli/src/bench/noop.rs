@@ -12,7 +12,7 @@ use worker::guardian::{Guardian, Isolation};
 use worker::{JobContext, JobError, Worker};
 
 use super::{QUEUE, exec};
-use crate::commands::long_running;
+use crate::commands::brief;
 use crate::exit::Exit;
 use crate::fleet::{Process, this_program};
 
@@ -45,7 +45,7 @@ pub(super) fn start(server: &str, concurrency: u32, more: &[&str], log: &Path) -
 pub(crate) fn run(args: Args) -> Result<Exit> {
     // Its jobs run inside the process, so that must be within the guardian's reach. It needs a process without threads.
     let guardian = if args.guarded { Some(Guardian::start(Isolation::Groups)?) } else { None };
-    long_running(work(args, guardian))
+    brief(work(args, guardian))
 }
 
 async fn work(args: Args, guardian: Option<Guardian>) -> Result<Exit> {

@@ -1,5 +1,5 @@
-//! What part of the server's CPU time the volatile store takes: the same verbs on such a store alone, beside what the server
-//! used for as many jobs.
+//! What part of the CPU time the volatile store takes: the same verbs on such a store alone, beside what the server, and all
+//! processes together, used for as many jobs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,12 @@ const BATCH: usize = 100;
 /// Linux counts a process's CPU time in these, whatever its own clock does.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// The CPU time that a process has used so far.
-pub(super) fn busy(process: Pid) -> Result<Duration> {
+/// The CPU time that these processes have used so far, together.
+pub(super) fn busy(processes: &[Pid]) -> Result<Duration> {
+    processes.iter().map(|process| busy_alone(*process)).sum()
+}
+
+fn busy_alone(process: Pid) -> Result<Duration> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()))?;
     // The name in parentheses may have anything in it; user and system time are the 12th and 13th word after it.
     let words = stat.rsplit_once(')').context("the kernel describes a process in an unknown way")?.1;

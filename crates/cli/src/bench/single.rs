@@ -9,7 +9,7 @@ use rpc::wire;
 
 use super::{Bench, QUEUE, SystemArgs};
 use crate::percentile::percentile;
-use crate::wait::has_ended;
+use crate::wait::{ended_states, has_ended};
 
 pub(super) struct Single {
     pub(super) per_s: f64,
@@ -20,8 +20,9 @@ pub(super) struct Single {
 /// All ends come on one stream that stays open, on every store.
 pub(super) async fn measure(bench: &Bench, args: &SystemArgs) -> Result<Single> {
     let client = bench.client();
-    let mut events =
-        client.watch(wire::WatchRequest { queue: QUEUE.to_owned(), ..Default::default() }).await?;
+    let request =
+        wire::WatchRequest { queue: QUEUE.to_owned(), states: ended_states(), ..Default::default() };
+    let mut events = client.watch(request).await?;
     let limit = Duration::from_secs(args.single_seconds);
     let job = wire::NewJob {
         queue: QUEUE.to_owned(),

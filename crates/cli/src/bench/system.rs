@@ -10,7 +10,7 @@ use worker::Client;
 
 use super::{Bench, Database, Home, StoreKind, bar, latency, noop, share, single, throughput};
 use crate::exit::{Exit, Failure};
-use crate::fleet::{Server, this_program};
+use crate::fleet::{Process, Server, this_program};
 use crate::output::Output;
 use crate::signals::unless_interrupted;
 
@@ -69,8 +69,10 @@ struct Results {
     start_ms_p99: f64,
     single_per_s: f64,
     single_ms_p50: f64,
-    /// The server's CPU time, while enqueue and drain went on at once.
+    /// The servers' CPU time, while enqueue and drain went on at once.
     server_us_per_job: f64,
+    /// That of server, worker and producer together.
+    system_us_per_job: f64,
     /// That of the store alone, if it is in memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     store_us_per_job: Option<f64>,
@@ -139,10 +141,16 @@ impl Results {
                 self.single_per_s, self.single_ms_p50
             ),
         ];
-        lines.push(format!("server CPU   {:>9.1} µs a job, pipelined", self.server_us_per_job));
+        let (server, system) = (self.server_us_per_job, self.system_us_per_job);
+        lines.push(format!(
+            "server CPU   {server:>9.1} µs a job, pipelined; with worker and producer {system:.1} µs"
+        ));
         if let Some(store) = self.store_us_per_job {
-            let share = store / self.server_us_per_job * 100.0;
-            lines.push(format!("  of it store{store:>9.1} µs a job   ({share:.0} %; measured on its own)"));
+            let [of_server, of_system] = [server, system].map(|whole| store / whole * 100.0);
+            lines.push(format!(
+                "  of it store{store:>9.1} µs a job   ({of_server:.0} % of the server's, {of_system:.0} % of all; measured \
+                 on its own)"
+            ));
         }
         if let Some(Ratio { to, enqueue, drain, pipelined, single }) = &self.ratio {
             lines.push(format!(
@@ -193,9 +201,13 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
     let drain_per_s = throughput::drain(&bench, args.jobs).await?;
 
     bench.bar.set_message("pipelined");
-    let busy = share::busy(servers[0].process.pid()?)?;
+    let server = servers.iter().map(|server| server.process.pid()).collect::<Result<Vec<_>>>()?;
+    let mut system = workers.iter().map(Process::pid).collect::<Result<Vec<_>>>()?;
+    system.extend(server.iter().copied().chain([rustix::process::getpid()]));
+    let before = (share::busy(&server)?, share::busy(&system)?);
     let pipelined_per_s = throughput::pipelined(&bench, args).await?;
-    let busy = share::busy(servers[0].process.pid()?)?.saturating_sub(busy);
+    let server_busy = share::busy(&server)?.saturating_sub(before.0);
+    let system_busy = share::busy(&system)?.saturating_sub(before.1);
 
     bench.bar.set_message("one by one");
     let single = single::measure(&bench, args).await?;
@@ -218,7 +230,8 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
         start_ms_p99: latency.p99,
         single_per_s: single.per_s,
         single_ms_p50: single.p50,
-        server_us_per_job: micros_per_job(busy),
+        server_us_per_job: micros_per_job(server_busy),
+        system_us_per_job: micros_per_job(system_busy),
         store_us_per_job: store_alone.map(micros_per_job),
         ratio: None,
     })

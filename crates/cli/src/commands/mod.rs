@@ -86,7 +86,7 @@ impl Command {
             Command::Muster(args) => brief(muster::run(args, output)),
             Command::Migrate(args) => brief(migrate::run(args, output)),
             Command::Doctor(args) => brief(doctor::run(args, output)),
-            Command::Bench(args) => long_running(bench::run(args, output)),
+            Command::Bench(args) => brief(bench::run(args, output)),
             Command::Sim(args) => sim::run(&args, output),
             Command::Demo(args) => long_running(demo::run(args, output)),
             Command::Completions(args) => completions::run(&args, output),
@@ -102,8 +102,8 @@ pub(crate) fn long_running(command: impl Future<Output = anyhow::Result<Exit>>) 
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(command)
 }
 
-/// For commands that make a few calls: one thread, started in no time.
-fn brief(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
+/// For commands that make a few calls, or wait most of the time: one thread, started in no time, and never woken by another one.
+pub(crate) fn brief(command: impl Future<Output = anyhow::Result<Exit>>) -> anyhow::Result<Exit> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }
 

@@ -209,7 +209,7 @@ impl Api {
         &self,
         request: wire::WatchRequest,
     ) -> Answer<(Wanted, Subscription, Vec<wire::JobEvent>)> {
-        let filter = convert::filter(&request.queue, &request.kind, &[])?;
+        let filter = convert::filter(&request.queue, &request.kind, &request.states)?;
         let ids = ids(&request.ids)?;
         // Before looking, so that no change falls between the two.
         let subscription = self.watchers.subscribe(ids.clone());
@@ -218,7 +218,9 @@ impl Api {
             let job = self.store.get(*id).await?.ok_or_else(|| unknown_job(*id))?;
             present.push(self.event_of(job));
         }
-        Ok((Wanted { ids: ids.into_iter().collect(), filter }, subscription, present))
+        let wanted = Wanted { ids: ids.into_iter().collect(), filter, states: request.states };
+        present.retain(|event| wanted.matches(event));
+        Ok((wanted, subscription, present))
     }
 
     pub(crate) async fn stats(&self) -> Answer<wire::StatsResponse> {

@@ -41,6 +41,45 @@ async fn a_watcher_sees_the_whole_life_of_a_job() {
 }
 
 #[tokio::test]
+async fn a_watcher_of_ends_hears_of_nothing_else() {
+    let server = Server::start().await;
+    let job = wire::NewJob { queue: "q".to_owned(), kind: "k".to_owned(), ..Default::default() };
+    let request = wire::EnqueueRequest { jobs: vec![job.clone(), job], ..Default::default() };
+    let jobs = server.client.enqueue(request).await.expect("the enqueue is accepted").jobs;
+    let [first, second] = [0, 1].map(|at: usize| jobs[at].id.clone());
+    let watch = |ids: &[&String], state: &str| wire::WatchRequest {
+        ids: ids.iter().map(ToString::to_string).collect(),
+        states: vec![state.to_owned()],
+        ..Default::default()
+    };
+    let mut events =
+        server.client.watch(watch(&[&first, &second], "completed")).await.expect("the jobs are there");
+
+    let request =
+        wire::ClaimRequest { worker: "w".to_owned(), queues: vec!["q".to_owned()], limit: 2, wait_ms: 0 };
+    let held = server.client.claim(request).await.expect("answered").jobs;
+    let report = |job: &wire::Assignment, outcome: &str| wire::Report {
+        job: job.job.clone(),
+        fence: job.fence,
+        outcome: outcome.to_owned(),
+        ..Default::default()
+    };
+    let reports = vec![report(&held[0], "failed"), report(&held[1], "completed")];
+    server.client.finish(wire::FinishRequest { worker: "w".to_owned(), reports }).await.expect("accepted");
+    let ended = events.next().await.expect("an event").expect("no error");
+    assert_eq!((ended.id, ended.state.as_str()), (held[1].job.clone(), "completed"));
+
+    // The one that is tried again is a scheduled one too; the other one's present state is not asked for.
+    let mut events =
+        server.client.watch(watch(&[&first, &second], "scheduled")).await.expect("the jobs are there");
+    let retried = events.next().await.expect("its present state").expect("no error");
+    assert_eq!((retried.id, retried.state.as_str()), (held[0].job.clone(), "retryable"));
+    let refused = server.client.watch(watch(&[], "lost")).await;
+    assert!(refused.is_err_and(|error| error.to_string().contains("\"lost\" is not one of")));
+    server.stop().await;
+}
+
+#[tokio::test]
 async fn a_watcher_sees_a_scheduled_job_become_available() {
     const DAY_MS: i64 = 24 * 3_600_000;
     let server = Server::start().await;

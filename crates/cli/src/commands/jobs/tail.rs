@@ -6,6 +6,7 @@ use model::{Kind, QueueName, WallTime};
 use rpc::wire;
 use worker::{Client, ClientError};
 
+use super::any_state;
 use crate::connect::ServerArgs;
 use crate::date;
 use crate::exit::Exit;
@@ -19,6 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   tenure jobs tail
   tenure jobs tail --queue mail --json
+  tenure jobs tail --state dead,retryable
   tenure jobs tail --count 10
 
 Ends with Ctrl-C. When the server goes away it is watched again as soon as it is back.";
@@ -33,6 +35,9 @@ pub(crate) struct Args {
     /// Only jobs of this kind
     #[arg(long, value_name = "KIND")]
     kind: Option<Kind>,
+    /// Only changes to this state; several may be given
+    #[arg(long, value_name = "STATE", value_parser = any_state(), value_delimiter = ',')]
+    state: Vec<String>,
     /// End after this many changes
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
@@ -55,6 +60,7 @@ async fn follow(client: &Client, args: &Args, output: &Output) -> anyhow::Result
     let request = wire::WatchRequest {
         queue: text(args.queue.as_ref().map(ToString::to_string)),
         kind: text(args.kind.as_ref().map(ToString::to_string)),
+        states: args.state.clone(),
         ..Default::default()
     };
     let mut left = args.count.unwrap_or(u64::MAX);
