@@ -94,7 +94,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     if !settings.fsync {
         warn!("commits are not forced to disk; a power cut loses acknowledged jobs");
     }
-    info!(url, data = %settings.data.display(), store = settings.node.store, "listening");
+    info!(url, store = settings.node.store, "listening, {}", place(&settings));
     announce(output, &settings, &url, cluster.as_ref().map(|cluster| cluster.address));
     if settings.node.address.is_empty() {
         settings.node.address.clone_from(&url);
@@ -119,14 +119,18 @@ fn announce(output: &Output, settings: &Settings, url: &str, gossip: Option<Sock
     let _ = if output.is_json() {
         output.json(&Listening { url, data, pid: std::process::id(), gossip })
     } else {
-        let place = match settings.store {
-            StoreKind::Sqlite => format!("data in {}", settings.data.display()),
-            StoreKind::Memory => "data in memory, gone when it stops".to_owned(),
-            StoreKind::Postgres => "data in PostgreSQL".to_owned(),
-            StoreKind::Volatile => "nothing on disk".to_owned(),
-        };
-        output.text(&greeting(url, &place, output.is_quiet()))
+        output.text(&greeting(url, &place(settings), output.is_quiet()))
     };
+}
+
+/// Where the jobs are.
+fn place(settings: &Settings) -> String {
+    match settings.store {
+        StoreKind::Sqlite => format!("data in {}", settings.data.display()),
+        StoreKind::Memory => "data in memory, gone when it stops".to_owned(),
+        StoreKind::Postgres => "data in PostgreSQL".to_owned(),
+        StoreKind::Volatile => "nothing on disk".to_owned(),
+    }
 }
 
 fn greeting(url: &str, place: &str, brief: bool) -> String {

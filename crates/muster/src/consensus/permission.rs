@@ -56,7 +56,7 @@ impl fmt::Display for HeldBack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HeldBack::NotMember => f.write_str("it is not a member of the set"),
-            HeldBack::Waiting => f.write_str("the scheduler is in its initial wait"),
+            HeldBack::Waiting => f.write_str("the server is in its initial wait"),
             HeldBack::Queued => f.write_str("it is queued until those before it are permitted"),
             HeldBack::Behind { echoed: Some(echoed), needed } => {
                 write!(f, "it knows version {} of the set and needs {}", echoed.0, needed.0)

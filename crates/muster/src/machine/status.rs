@@ -147,9 +147,13 @@ impl Muster {
     fn sentence(&self, reason: Reason) -> String {
         match reason {
             Reason::Nobody => "no worker was heard of yet".into(),
+            Reason::New { member, count: 1 } => {
+                format!("what worker {} runs is not known yet", self.key_of(member))
+            }
             Reason::New { member, count } => {
                 format!("what {count} workers run is not known yet, {} among them", self.key_of(member))
             }
+            Reason::NoId { member, count: 1 } => format!("worker {} brings no set id", self.key_of(member)),
             Reason::NoId { member, count } => {
                 format!("{count} workers bring no set id, {} among them", self.key_of(member))
             }

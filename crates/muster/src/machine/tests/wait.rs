@@ -79,7 +79,7 @@ fn the_safe_wait_is_over_but_one_is_still_new() {
     let WaitStatus::Waiting { at_most, reasons, .. } = stage.muster.status().wait else { panic!("it waits") };
     assert_eq!(at_most, Duration::ZERO);
     assert!(
-        reasons.contains(&"what 1 workers run is not known yet, mute among them".to_owned()),
+        reasons.contains(&"what worker mute runs is not known yet".to_owned()),
         "{reasons:?}"
     );
     stage.give(Input::Fetched { key: key("mute") });

@@ -34,6 +34,8 @@ pub(super) enum Op {
     SafeWaitOver,
     /// One pass.
     Update,
+    /// Newcomers have to queue.
+    CloseQueue,
 }
 
 /// A scheduler's knowledge, and what follows from it.
@@ -142,6 +144,7 @@ impl Minds {
             Op::Unwell(who) => consensus.unhealthy(member(who)),
             Op::SafeWaitOver => consensus.safe_wait_over(),
             Op::Update => consensus.update(),
+            Op::CloseQueue => consensus.close_queue(),
         }
         let is_safe = mind.is_safe || op == Op::SafeWaitOver;
         self.keep(consensus, [known, fetched, latched], is_safe, Origin::Step(mind.clone(), op))

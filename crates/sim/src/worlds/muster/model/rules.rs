@@ -44,6 +44,8 @@ pub enum Action {
     SafeWaitOver,
     /// The scheduler makes its pass.
     Update,
+    /// Somebody has been held back for so long that newcomers have to queue.
+    CloseQueue,
     /// The scheduler dies and the next one starts.
     Restart,
 }
@@ -51,7 +53,7 @@ pub enum Action {
 impl World {
     pub(super) fn possible(&self, state: &State, into: &mut Vec<Action>) {
         use Action::*;
-        into.extend([Update, SafeWaitOver, Restart]);
+        into.extend([Update, CloseQueue, SafeWaitOver, Restart]);
         for slot in 0..self.bounds.workers {
             let per_slot = [Connect, Beat, Hear, Fetch, Tell, Receive, Break, Heal, End];
             into.extend(per_slot.map(|action| action(slot)));
@@ -91,6 +93,7 @@ impl World {
             Action::Lose(instance) => self.lose(state, instance),
             Action::SafeWaitOver => self.safe_wait_over(state),
             Action::Update => self.minded(state, Op::Update),
+            Action::CloseQueue => self.minded(state, Op::CloseQueue),
             Action::Restart => self.restart(state),
         }
     }

@@ -70,6 +70,7 @@ impl World {
             Action::Lose(instance) => format!("{scheduler} loses {}", self.name(instance)),
             Action::SafeWaitOver => format!("the safe wait of {scheduler} is over"),
             Action::Update => format!("{scheduler} makes its pass"),
+            Action::CloseQueue => format!("{scheduler} has newcomers queue"),
             Action::Restart => format!("{scheduler} dies; scheduler {} starts", after.scheduler.generation),
         };
         let has_left = after.scheduler.mind.0.is_over && !before.scheduler.mind.0.is_over;

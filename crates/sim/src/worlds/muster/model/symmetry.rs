@@ -63,6 +63,7 @@ impl Order {
             Op::Unwell(who) => Op::Unwell(self.instance(who)),
             Op::SafeWaitOver => Op::SafeWaitOver,
             Op::Update => Op::Update,
+            Op::CloseQueue => Op::CloseQueue,
         }
     }
 
