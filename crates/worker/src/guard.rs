@@ -6,13 +6,21 @@
 //! | until when exclusive jobs may run, and the key may be used | anything is started that relies on it |
 //! | that exclusive jobs run inside this process | the first of them starts |
 //! | goodbye | the end of a worker that has taken leave by itself |
+//!
+//! That none runs any more is told a moment later, because usually the next one comes before that: each word wakes a process.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use guardian::Guardian;
 use lease::clock_rule::Stopping;
 use lease::guardian::Order;
 use model::{Instant, Nonce, WorkerKey};
+use tokio::runtime::Handle;
+
+/// How long after the last exclusive handler the guardian hears of it. Should the process freeze in that moment, it is ended as
+/// if the handler still ran.
+const SETTLE: Duration = Duration::from_millis(100);
 
 /// The guardian, if the worker has one, and what it was told.
 pub(crate) struct Guard {
@@ -37,6 +45,21 @@ struct Inside {
     present: usize,
     /// How many were started under a key that is over. The guardian gives them the rest of that key's lease.
     old: usize,
+    /// The guardian believes that there are some.
+    is_told: bool,
+    /// Somebody will look soon whether that still holds.
+    is_settling: bool,
+    /// The session is over: what is left ends on its own.
+    is_closed: bool,
+}
+
+/// What follows from the end of a handler.
+#[derive(Debug, PartialEq, Eq)]
+enum Exit {
+    Nothing,
+    Tell(Order),
+    /// Look again in a moment.
+    Settle,
 }
 
 /// An exclusive handler inside this process. Kept by its task, and dropped after it: only then nothing of it is left,
@@ -60,7 +83,7 @@ impl Guard {
     pub(crate) fn follow_key(&mut self, key: WorkerKey, nonce: Nonce) {
         self.told = Told::default();
         let mut inside = lock(&self.inside);
-        inside.rekey();
+        tell(self.guardian.as_ref(), inside.rekey());
         tell(self.guardian.as_ref(), Some(Order::Key { key, nonce }));
     }
 
@@ -103,11 +126,33 @@ impl Guard {
     }
 }
 
+/// Nobody looks again after this.
+impl Drop for Guard {
+    fn drop(&mut self) {
+        let mut inside = lock(&self.inside);
+        inside.is_closed = true;
+        tell(self.guardian.as_ref(), inside.settle());
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut inside = lock(&self.inside);
-        tell(self.guardian.as_ref(), inside.exit(self.key_number));
+        match (inside.exit(self.key_number), &self.guardian) {
+            (Exit::Tell(order), guardian) => tell(guardian.as_ref(), Some(order)),
+            (Exit::Settle, Some(guardian)) => match Handle::try_current() {
+                Ok(runtime) => drop(runtime.spawn(settle(guardian.clone(), Arc::clone(&self.inside)))),
+                Err(_) => tell(Some(guardian), inside.settle()),
+            },
+            _ => {}
+        }
     }
+}
+
+async fn settle(guardian: Guardian, inside: Arc<Mutex<Inside>>) {
+    tokio::time::sleep(SETTLE).await;
+    let mut inside = lock(&inside);
+    tell(Some(&guardian), inside.settle());
 }
 
 impl Told {
@@ -125,27 +170,39 @@ impl Told {
 }
 
 impl Inside {
-    fn rekey(&mut self) {
+    /// The next key; what to tell before. Handlers that are not there any more must not be doomed with the old one.
+    fn rekey(&mut self) -> Option<Order> {
+        let order = self.settle();
         self.key_number += 1;
         self.old += std::mem::take(&mut self.present);
+        order
     }
 
     /// One more under the present key; what to tell.
     fn enter(&mut self) -> Option<Order> {
         self.present += 1;
-        (self.present + self.old == 1).then_some(Order::Inside { exclusive: true })
+        (!std::mem::replace(&mut self.is_told, true)).then_some(Order::Inside { exclusive: true })
     }
 
-    /// One less under that key; what to tell.
-    fn exit(&mut self, key_number: u64) -> Option<Order> {
+    /// One less under that key.
+    fn exit(&mut self, key_number: u64) -> Exit {
         let is_old = key_number != self.key_number;
         *(if is_old { &mut self.old } else { &mut self.present }) -= 1;
         match (self.present, self.old) {
-            (0, 0) => Some(Order::Inside { exclusive: false }),
+            // The rest of an old lease may be short.
+            (0, 0) if is_old || self.is_closed => self.settle().map_or(Exit::Nothing, Exit::Tell),
+            (0, 0) if !std::mem::replace(&mut self.is_settling, true) => Exit::Settle,
             // Those that are left live on the present key's lease, and no longer on the rest of an old one.
-            (_, 0) if is_old => Some(Order::Inside { exclusive: true }),
-            _ => None,
+            (1.., 0) if is_old => Exit::Tell(Order::Inside { exclusive: true }),
+            _ => Exit::Nothing,
         }
+    }
+
+    /// Looks whether any are left; what to tell.
+    fn settle(&mut self) -> Option<Order> {
+        self.is_settling = false;
+        let is_clear = self.present + self.old == 0;
+        (is_clear && std::mem::take(&mut self.is_told)).then_some(Order::Inside { exclusive: false })
     }
 }
 
@@ -183,11 +240,40 @@ mod tests {
     }
 
     #[test]
-    fn the_guardian_hears_of_the_first_and_of_the_last() {
+    fn the_guardian_hears_of_the_first_and_a_moment_later_of_the_last() {
         let mut inside = Inside::default();
         assert_eq!((inside.enter(), inside.enter()), (BUSY, None));
-        assert_eq!((inside.exit(0), inside.exit(0)), (None, CLEAR));
+        assert_eq!((inside.exit(0), inside.exit(0)), (Exit::Nothing, Exit::Settle));
+        assert_eq!((inside.settle(), inside.settle()), (CLEAR, None));
         assert_eq!(inside.enter(), BUSY);
+    }
+
+    #[test]
+    fn one_after_the_other_is_told_once_and_looked_at_once() {
+        let mut inside = Inside::default();
+        assert_eq!((inside.enter(), inside.exit(0)), (BUSY, Exit::Settle));
+        assert_eq!((inside.enter(), inside.exit(0)), (None, Exit::Nothing), "somebody looks already");
+        inside.enter();
+        assert_eq!(inside.settle(), None, "one is there");
+        assert_eq!((inside.exit(0), inside.settle()), (Exit::Settle, CLEAR));
+    }
+
+    #[test]
+    fn who_is_not_there_any_more_is_not_doomed_with_the_old_key() {
+        let mut inside = Inside::default();
+        inside.enter();
+        inside.exit(0);
+        assert_eq!(inside.rekey(), CLEAR);
+        assert_eq!((inside.enter(), inside.rekey()), (BUSY, None), "but this one is");
+    }
+
+    #[test]
+    fn after_the_end_of_the_session_the_last_is_told_at_once() {
+        let mut inside = Inside::default();
+        inside.enter();
+        inside.is_closed = true;
+        assert_eq!(inside.settle(), None);
+        assert_eq!(Some(inside.exit(0)), CLEAR.map(Exit::Tell));
     }
 
     #[test]
@@ -196,11 +282,12 @@ mod tests {
         inside.enter();
         inside.rekey();
         assert_eq!(inside.enter(), None, "the process is still doomed with the old key");
-        assert_eq!(inside.exit(0), BUSY, "from now on the new key's lease counts");
-        assert_eq!(inside.exit(1), CLEAR);
+        assert_eq!(Some(inside.exit(0)), BUSY.map(Exit::Tell), "from now on the new key's lease counts");
+        assert_eq!((inside.exit(1), inside.settle()), (Exit::Settle, CLEAR));
         inside.enter();
         inside.rekey();
         inside.enter();
-        assert_eq!((inside.exit(2), inside.exit(1)), (None, CLEAR), "the old one outlived the new one");
+        assert_eq!(inside.exit(2), Exit::Nothing, "the old one outlives the new one");
+        assert_eq!(Some(inside.exit(1)), CLEAR.map(Exit::Tell), "and the rest of its lease may be short");
     }
 }
