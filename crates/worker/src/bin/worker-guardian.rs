@@ -1,7 +1,7 @@
 //! A program for the tests of this package: the guardian of their workers, and workers that come to a bad end.
 //!
 //! `worker-guardian <server> deaf|starved|idle` runs a worker whose handler blocks one of two threads, or the only one,
-//! and never listens. `worker-guardian <server> shell <script>` runs commands. Both print the process id of their guardian,
+//! and never listens; with `quick` the handler is done at once. `worker-guardian <server> shell <script>` runs commands. Both print the process id of their guardian,
 //! and drain when their input ends.
 
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     guardian::run_if_asked();
     let mut arguments = std::env::args().skip(1);
     let (Some(server), Some(mode)) = (arguments.next(), arguments.next()) else {
-        return Err("usage: worker-guardian <server> deaf|starved|idle|shell [script]".into());
+        return Err("usage: worker-guardian <server> deaf|starved|idle|quick|shell [script]".into());
     };
     let guardian = Guardian::start(Isolation::Groups)?;
     println!("{}", guardian.pid());
@@ -31,6 +31,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let builder = Worker::builder(server);
         let builder = match arguments.next() {
             Some(script) => builder.exec("work", ExecRunner::new(vec!["sh".into(), "-c".into(), script])?),
+            None if mode == "quick" => {
+                builder.handle_raw("work", async |_, payload: Bytes| Ok::<_, JobError>(payload))
+            }
             None => builder.handle_raw("work", block),
         };
         let worker = builder

@@ -208,6 +208,24 @@ async fn a_guardian_goes_by_the_hold_of_exclusive_jobs_and_not_by_the_lease() {
     assert!(took < Duration::from_secs(2), "{took:?}: someone else may run it two seconds after that");
 }
 
+/// Only exclusive jobs that run are a reason to end a process when nobody vouches for them any more.
+#[tokio::test]
+async fn a_process_whose_exclusive_job_has_ended_is_left_alone() {
+    let mut server = ScriptedServer::start().await;
+    let _other = Other::start(&server, &["quick"]).await;
+    let (_, mut stream) = server.register().await;
+    occupy(&mut stream, 8).await;
+    let report = stream.until(|frame| frame.reports.first().cloned()).await;
+    stream.answer(&report, "done").await;
+    let beat = stream.heartbeat().await;
+    let vouched_at = Instant::now();
+    stream.acknowledge(&beat).await;
+    while vouched_at.elapsed() < Duration::from_secs(3) {
+        let beat = stream.heartbeat().await;
+        stream.withhold(&beat).await;
+    }
+}
+
 #[tokio::test]
 async fn a_worker_that_has_left_needs_nobody_to_speak_for_it() {
     let mut server = ScriptedServer::start().await;
