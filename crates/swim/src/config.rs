@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// How often a node says good-bye: once for each tick of gossip.
+pub(crate) const GOODBYES: u32 = 3;
+
 /// Which algorithm, and its times.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
@@ -164,6 +167,11 @@ impl Config {
     /// Lifeguard with these α and β, and nothing else of ours.
     pub fn lifeguard(alpha: f64, beta: f64) -> Self {
         Config { suspicion: Suspicion { alpha, beta, confirmations: 3 }, opinions: None, ..Self::lan() }
+    }
+
+    /// How long a node says good-bye when it leaves.
+    pub fn farewell_time(&self) -> Duration {
+        self.gossip.every * GOODBYES
     }
 
     fn with_period(profile: Profile, period: Duration) -> Self {

@@ -28,8 +28,8 @@ pub(crate) use metrics::MemberMetrics;
 
 /// Events a slow watcher may be behind before it is told that it missed some.
 const BACKLOG_MAX: usize = 4_096;
-/// How long a leave may take: three ticks of gossip in the slowest profile, and then some.
-pub(crate) const LEAVE_WAIT: Duration = Duration::from_secs(1);
+/// How long a leave may take beyond the good-byes.
+const LEAVE_GRACE: Duration = Duration::from_secs(1);
 
 /// What a server needs to be a member.
 pub struct Cluster {
@@ -95,6 +95,7 @@ pub(crate) struct Membership {
     news: broadcast::Sender<wire::NodeEvent>,
     metrics: MemberMetrics,
     about_us: Meta,
+    leave_wait: Duration,
 }
 
 /// A driver, and what of its counts the metrics have already.
@@ -121,6 +122,7 @@ impl Membership {
                 name: config.name.clone(),
                 version: env!("CARGO_PKG_VERSION").to_owned(),
             },
+            leave_wait: cluster.config.farewell_time() + LEAVE_GRACE,
         }
     }
 
@@ -177,13 +179,17 @@ impl Membership {
     pub(crate) async fn leave(&self) -> bool {
         let mut standing = self.standing.subscribe();
         let leaving = async {
-            if let Some(driver) = self.driver() {
-                driver.leave().await;
+            // Between two epochs there is nobody to tell: then it is the next one that leaves.
+            while standing.borrow_and_update().takes_part() {
+                if let Some(driver) = self.driver() {
+                    driver.leave().await;
+                }
+                if standing.changed().await.is_err() {
+                    return;
+                }
             }
-            // An error means that the server goes.
-            let _ = standing.wait_for(|standing| !standing.takes_part()).await;
         };
-        tokio::time::timeout(LEAVE_WAIT, leaving).await.is_ok()
+        tokio::time::timeout(self.leave_wait, leaving).await.is_ok()
     }
 
     /// Leaves because the server goes; silence would do as well, only slower.

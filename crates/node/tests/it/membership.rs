@@ -21,6 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Servers that stop when this is dropped.
 struct Cloud {
     urls: Vec<String>,
+    gossip: Vec<SocketAddr>,
     shutdown: CancellationToken,
     running: JoinSet<std::io::Result<()>>,
 }
@@ -28,23 +29,35 @@ struct Cloud {
 impl Cloud {
     /// So many at once; all but the first join through the first.
     async fn start(count: u32) -> Cloud {
-        let mut cloud =
-            Cloud { urls: Vec::new(), shutdown: CancellationToken::new(), running: JoinSet::new() };
-        let mut seed = None;
+        let (urls, gossip) = (Vec::new(), Vec::new());
+        let mut cloud = Cloud { urls, gossip, shutdown: CancellationToken::new(), running: JoinSet::new() };
         for id in 1..=count {
-            let gossip = cloud.add(id, seed).await;
-            seed = seed.or(Some(gossip));
+            cloud.add(id, cloud.gossip.first().copied()).await;
         }
         cloud
     }
 
-    async fn add(&mut self, id: u32, seed: Option<SocketAddr>) -> SocketAddr {
+    async fn add(&mut self, id: u32, seed: Option<SocketAddr>) {
+        let last = AtomicU32::new(0);
+        let epochs = move |than: Epoch| {
+            let next = than.0.max(last.load(Ordering::Relaxed)) + 1;
+            last.store(next, Ordering::Relaxed);
+            Ok(Epoch(next))
+        };
+        self.add_with(id, seed, epochs).await;
+    }
+
+    async fn add_with(
+        &mut self,
+        id: u32,
+        seed: Option<SocketAddr>,
+        epochs: impl FnMut(Epoch) -> std::io::Result<Epoch> + Send + 'static,
+    ) {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let sockets = Sockets::bind(any).await.expect("free ports");
         let listener = TcpListener::bind(any).await.expect("a free port");
         let address = sockets.local_addr().expect("it is bound");
         let url = format!("http://{}", listener.local_addr().expect("it is bound"));
-        let last = AtomicU32::new(0);
         let cluster = Cluster {
             id: NodeId(id),
             name: "test".to_owned(),
@@ -55,11 +68,7 @@ impl Cloud {
             seal: Seal::Open,
             insecure: false,
             filter: Filter::default(),
-            epochs: Box::new(move |than| {
-                let next = than.0.max(last.load(Ordering::Relaxed)) + 1;
-                last.store(next, Ordering::Relaxed);
-                Ok(Epoch(next))
-            }),
+            epochs: Box::new(epochs),
         };
         let clock = Arc::new(SystemClock);
         let mut node = Node::new(Arc::new(MemoryStore::new(clock.clone())), clock);
@@ -67,7 +76,7 @@ impl Cloud {
         node.cluster = Some(cluster);
         self.running.spawn(node::run(node, listener, self.shutdown.clone()));
         self.urls.push(url);
-        address
+        self.gossip.push(address);
     }
 
     async fn stop(mut self) {
@@ -114,5 +123,39 @@ async fn a_storm_of_joins_through_one_node_ends_with_all_seeing_all() {
         last = last.max(seen.expect("no watcher panics"));
     }
     println!("{count} servers started within {started:?}, all saw all after {:?}", last - began);
+    cloud.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn a_server_told_to_leave_between_two_epochs_leaves() {
+    let mut cloud = Cloud::start(1).await;
+    let (is_between, mut between) = tokio::sync::mpsc::unbounded_channel();
+    let (go_on, going_on) = std::sync::mpsc::channel();
+    let mut last = 0;
+    let epochs = move |than: Epoch| {
+        if last > 0 {
+            is_between.send(()).expect("the test waits");
+            going_on.recv().expect("the test goes on");
+        }
+        last = last.max(than.0) + 1;
+        Ok(Epoch(last))
+    };
+    let seed = cloud.gossip[0];
+    cloud.add_with(2, Some(seed), epochs).await;
+    let [first, second] = [0, 1].map(|index| cloud.urls[index].clone());
+    sees_alive(first.clone(), 2).await;
+    let mut client = NodesClient::connect(first).await.expect("the server listens");
+    client.forget(wire::ForgetNodeRequest { id: 2, force: true }).await.expect("it is there");
+    between.recv().await.expect("it is between two epochs");
+
+    let mut client = NodesClient::connect(second.clone()).await.expect("the server listens");
+    let leaving = tokio::spawn(async move { client.leave(wire::LeaveNodesRequest {}).await });
+    // An answer to what was asked after it: the leave is under way by now.
+    let mut client = NodesClient::connect(second).await.expect("the server listens");
+    let standing = client.list(wire::ListNodesRequest {}).await.expect("it answers").into_inner().standing;
+    assert_eq!(standing, "rejoining");
+    go_on.send(()).expect("it waits");
+    let left = leaving.await.expect("no panic").expect("it leaves").into_inner();
+    assert_eq!((left.state.as_str(), left.epoch), ("left", 2));
     cloud.stop().await;
 }

@@ -2,14 +2,14 @@
 
 use super::evidence::Source;
 use super::{Node, Phase};
+use crate::config::GOODBYES;
 use crate::identity::{Identity, Incarnation};
 use crate::io::{Event, Reason, State};
 use crate::message::{Message, Status, Update};
 use crate::queue::Rank;
 use crate::timers::Timer;
 
-/// How often we say good-bye, and to how many at least each time.
-const GOODBYES: u32 = 3;
+/// To how many at least we say good-bye each time.
 const GOODBYE_FANOUT_MIN: usize = 10;
 /// How often we look for somebody to forget, in periods.
 pub(super) const SWEEP_PERIODS: u32 = 60;
