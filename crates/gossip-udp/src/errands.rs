@@ -1,7 +1,7 @@
 //! What runs beside the loop, each in a task of its own: exchanges over streams, and looking up names. Counted and bounded; all
 //! of it ends with the driver.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use swim::{Request, Response, Ticket};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::{Id, JoinSet};
+use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::{sleep, timeout};
 
 use crate::seal::Sealer;
@@ -18,9 +18,10 @@ use crate::streams::{self, Asked};
 
 /// Most streams that we have open to others; a further request fails at once.
 const STREAMS_OUT_MAX: usize = 128;
-/// Most streams that others have open to us; a further one is closed at once.
+/// Most streams that others have open to us. For a further one the oldest is closed that has not shown our key yet; if all have,
+/// it is closed itself. A member shows it within a round trip, so whoever wants to keep it out has to be quicker than that.
 const STREAMS_IN_MAX: usize = 256;
-/// Most of these from one address, so that one stranger cannot take them all.
+/// Most of these from one address, so that one stranger cannot take them all; otherwise the same.
 const STREAMS_IN_PER_IP_MAX: usize = 128;
 /// Most requests waiting for the loop; further streams wait in their tasks.
 const ASKED_MAX: usize = 64;
@@ -49,8 +50,17 @@ pub(crate) struct Errands {
     waiting: BTreeMap<Ticket, oneshot::Sender<Response>>,
     streams_out: usize,
     streams_in: HashMap<IpAddr, usize>,
+    /// Those streams that have not brought a sealed request yet, the oldest first.
+    strangers: VecDeque<Stranger>,
     next_ticket: u64,
     asked: mpsc::Sender<Asked>,
+}
+
+#[derive(Debug)]
+struct Stranger {
+    ticket: Ticket,
+    ip: IpAddr,
+    task: AbortHandle,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +89,7 @@ impl Errands {
             waiting: BTreeMap::new(),
             streams_out: 0,
             streams_in: HashMap::new(),
+            strangers: VecDeque::new(),
             next_ticket: 0,
             asked,
         };
@@ -105,9 +116,12 @@ impl Errands {
 
     /// Answers on a stream that somebody opened, unless there are too many; then it is closed.
     pub(crate) fn accept(&mut self, stream: TcpStream, addr: SocketAddr) -> bool {
-        let from_there = self.streams_in.get(&addr.ip()).copied().unwrap_or(0);
-        let all = self.streams_in.values().sum::<usize>();
-        if from_there >= STREAMS_IN_PER_IP_MAX || all >= STREAMS_IN_MAX {
+        let ip = addr.ip();
+        let from_there = self.streams_in.get(&ip).copied().unwrap_or(0);
+        if from_there >= STREAMS_IN_PER_IP_MAX && !self.turn_away(|stranger| stranger.ip == ip) {
+            return false;
+        }
+        if self.streams_in.values().sum::<usize>() >= STREAMS_IN_MAX && !self.turn_away(|_| true) {
             return false;
         }
         self.next_ticket += 1;
@@ -118,13 +132,15 @@ impl Errands {
             let answered = answered.inspect_err(|error| tracing::debug!(%addr, %error, "stream failed"));
             Outcome::Answered(answered.is_ok())
         });
-        self.purposes.insert(task.id(), Purpose::Answer(ticket, addr.ip()));
-        *self.streams_in.entry(addr.ip()).or_default() += 1;
+        self.purposes.insert(task.id(), Purpose::Answer(ticket, ip));
+        *self.streams_in.entry(ip).or_default() += 1;
+        self.strangers.push_back(Stranger { ticket, ip, task });
         true
     }
 
     /// Keeps a stream open until its request is answered or its time is over.
     pub(crate) fn keep(&mut self, ticket: Ticket, reply: oneshot::Sender<Response>) {
+        self.strangers.retain(|stranger| stranger.ticket != ticket);
         self.waiting.insert(ticket, reply);
     }
 
@@ -174,13 +190,19 @@ impl Errands {
                 Returned::Response(ticket, response)
             }
             (Some(Purpose::Answer(ticket, ip)), outcome) => {
+                self.strangers.retain(|stranger| stranger.ticket != ticket);
                 self.waiting.remove(&ticket);
                 self.closed(ip);
                 stats.streams_failed += u64::from(!matches!(outcome, Some(Outcome::Answered(true))));
                 Returned::Answered
             }
-            (_, Some(Outcome::Resolved(addrs))) => Returned::Resolved(addrs),
-            (_, _) => Returned::Resolved(Vec::new()),
+            (Some(Purpose::Resolve), Some(Outcome::Resolved(addrs))) => Returned::Resolved(addrs),
+            (Some(Purpose::Resolve), _) => Returned::Resolved(Vec::new()),
+            // Turned away, and its place taken.
+            (None, _) => {
+                stats.streams_failed += 1;
+                Returned::Answered
+            }
         }
     }
 
@@ -198,6 +220,16 @@ impl Errands {
         true
     }
 
+    /// Closes the oldest such stream that has not shown our key; false if there is none.
+    fn turn_away(&mut self, is_such: impl Fn(&Stranger) -> bool) -> bool {
+        let oldest = self.strangers.iter().position(is_such);
+        let Some(stranger) = oldest.and_then(|place| self.strangers.remove(place)) else { return false };
+        stranger.task.abort();
+        self.purposes.remove(&stranger.task.id());
+        self.closed(stranger.ip);
+        true
+    }
+
     fn closed(&mut self, ip: IpAddr) {
         if let Some(open) = self.streams_in.get_mut(&ip) {
             *open -= 1;
@@ -205,5 +237,81 @@ impl Errands {
                 self.streams_in.remove(&ip);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use swim::{Epoch, Identity, NodeId};
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::seal::{Key, KeyRing, Seal};
+
+    const ME: Identity = Identity { id: NodeId(1), epoch: Epoch(1) };
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    fn sealer() -> Arc<Sealer> {
+        let ring = KeyRing::new(&[Key::from_bytes([1; 32])]).expect("one key");
+        Arc::new(Sealer::new("a", Seal::Keys(ring)))
+    }
+
+    /// Streams to `errands`, as many as one address may have, each of them taken.
+    async fn fill(errands: &mut Errands, listener: &TcpListener) -> Vec<TcpStream> {
+        let mut streams = Vec::new();
+        for _ in 0..STREAMS_IN_PER_IP_MAX {
+            let (opened, accepted) =
+                tokio::join!(TcpStream::connect(listener.local_addr().expect("bound")), listener.accept());
+            let (stream, addr) = accepted.expect("loopback");
+            assert!(errands.accept(stream, addr));
+            streams.push(opened.expect("loopback"));
+        }
+        streams
+    }
+
+    #[tokio::test]
+    async fn strangers_who_say_nothing_keep_no_member_out() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let (mut errands, mut asked) = Errands::new(sealer(), PATIENCE);
+        let mut silent = fill(&mut errands, &listener).await;
+
+        let (there, sealer) = (listener.local_addr().expect("bound"), sealer());
+        let member = tokio::spawn(async move {
+            streams::ask(&sealer, there, Request::Ping { from: ME, to: ME }, PATIENCE).await
+        });
+        let (stream, addr) = listener.accept().await.expect("loopback");
+        assert!(errands.accept(stream, addr), "the oldest makes room");
+        let Asked { ticket, reply, .. } = asked.recv().await.expect("it has the key");
+        errands.keep(ticket, reply);
+        errands.respond(ticket, Response::Done);
+        assert_eq!(member.await.expect("no panic").expect("an answer"), Response::Done);
+
+        // Two have ended: the one that was turned away, and the member's.
+        let mut stats = Stats::default();
+        for _ in 0..2 {
+            errands.next(&mut stats).await;
+        }
+        assert_eq!(stats.streams_failed, 1);
+        let mut heard = Vec::new();
+        let closed = timeout(PATIENCE, silent[0].read_to_end(&mut heard)).await;
+        assert!(closed.is_ok(), "the oldest is closed");
+        assert_eq!(errands.streams_in.values().sum::<usize>(), STREAMS_IN_PER_IP_MAX - 1);
+        assert_eq!(errands.strangers.len(), STREAMS_IN_PER_IP_MAX - 1);
+    }
+
+    #[tokio::test]
+    async fn who_has_shown_the_key_is_not_turned_away() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let (mut errands, _asked) = Errands::new(sealer(), PATIENCE);
+        let _streams = fill(&mut errands, &listener).await;
+        let tickets: Vec<Ticket> = errands.strangers.iter().map(|stranger| stranger.ticket).collect();
+        for ticket in tickets {
+            errands.keep(ticket, oneshot::channel().0);
+        }
+        let (_opened, accepted) =
+            tokio::join!(TcpStream::connect(listener.local_addr().expect("bound")), listener.accept());
+        let (stream, addr) = accepted.expect("loopback");
+        assert!(!errands.accept(stream, addr), "there are too many");
     }
 }
