@@ -4,7 +4,7 @@
 //! [`WINDOW`] numbers came, so that a datagram that an eavesdropper sends again is recognised, while one that the network
 //! reordered is not. A datagram names the start it is meant for, so nothing recorded before our own start comes this far.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 
 use swim::Identity;
@@ -17,8 +17,8 @@ const WORDS: usize = WINDOW as usize / 64;
 #[derive(Debug)]
 pub(crate) struct Senders {
     senders: HashMap<Identity, Sender>,
-    /// Where authentic datagrams came from.
-    proven: HashSet<SocketAddr>,
+    /// Where authentic datagrams came from, and whose was the last: a later start of a node has the address of the one before.
+    proven: HashMap<SocketAddr, Identity>,
     max: usize,
     /// Counts what was admitted, to know who was silent for longest.
     admitted: u64,
@@ -35,7 +35,7 @@ struct Sender {
 impl Senders {
     /// For at most this many senders.
     pub(crate) fn new(max: usize) -> Self {
-        Senders { senders: HashMap::new(), proven: HashSet::new(), max: max.max(1), admitted: 0 }
+        Senders { senders: HashMap::new(), proven: HashMap::new(), max: max.max(1), admitted: 0 }
     }
 
     /// True if this datagram was not here before.
@@ -48,25 +48,32 @@ impl Senders {
         if !sender.window.admit(sequence) {
             return false;
         }
-        if sender.addr != addr {
-            self.proven.remove(&sender.addr);
-            sender.addr = addr;
-        }
         self.admitted += 1;
         sender.heard = self.admitted;
-        self.proven.insert(addr);
+        let before = std::mem::replace(&mut sender.addr, addr);
+        if before != addr {
+            self.is_gone(before, from);
+        }
+        self.proven.insert(addr, from);
         true
     }
 
     /// True if the last authentic datagram of some sender came from here.
     pub(crate) fn is_proven(&self, addr: SocketAddr) -> bool {
-        self.proven.contains(&addr)
+        self.proven.contains_key(&addr)
     }
 
     fn make_room(&mut self) {
         let silent = self.senders.iter().min_by_key(|(_, sender)| sender.heard).map(|(who, _)| *who);
-        if let Some(sender) = silent.and_then(|who| self.senders.remove(&who)) {
-            self.proven.remove(&sender.addr);
+        if let Some((who, sender)) = silent.and_then(|who| self.senders.remove_entry(&who)) {
+            self.is_gone(sender.addr, who);
+        }
+    }
+
+    /// That sender is not there any more. Somebody else may be.
+    fn is_gone(&mut self, addr: SocketAddr, who: Identity) {
+        if self.proven.get(&addr) == Some(&who) {
+            self.proven.remove(&addr);
         }
     }
 }
@@ -168,6 +175,14 @@ mod tests {
         assert!(senders.is_proven(addr(1)) && senders.is_proven(addr(2)));
         assert!(!senders.admit(node(1, 1), 10, addr(2)) && senders.admit(node(1, 1), 11, addr(3)));
         assert!(!senders.is_proven(addr(1)) && senders.is_proven(addr(3)), "it moved");
+    }
+
+    #[test]
+    fn an_earlier_start_at_the_same_address_takes_nothing_away() {
+        let mut senders = Senders::new(2);
+        assert!(senders.admit(node(1, 1), 1, addr(1)) && senders.admit(node(1, 2), 1, addr(1)));
+        assert!(senders.admit(node(2, 1), 1, addr(2)), "which makes room");
+        assert!(senders.is_proven(addr(1)) && senders.is_proven(addr(2)));
     }
 
     #[test]
