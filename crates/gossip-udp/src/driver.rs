@@ -1,5 +1,7 @@
 //! The loop: receive | stream | command | time → machine → act.
 
+mod act;
+
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -8,13 +10,12 @@ use std::time::Duration;
 
 use clock::SystemClock;
 use model::{Clock, Instant};
-use swim::{Config, Epoch, Event, Input, Machine, Output, Packet, Request};
+use swim::{Config, Epoch, Input, Machine, Request};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep;
 
 use crate::cluster::{COMMANDS_MAX, Cluster, Command};
-use crate::codec::packet;
 use crate::errands::{Errands, Returned};
 use crate::filter::Filter;
 use crate::gate::Gate;
@@ -124,7 +125,7 @@ impl Driver {
     ) -> Result<(Cluster, Driver), StartError> {
         let sealer = Arc::new(Sealer::new(&options.label, options.seal));
         let addr = sockets.local_addr()?;
-        if sealer.is_open() && !addr.ip().is_loopback() && !options.insecure {
+        if sealer.is_open() && !addr.ip().to_canonical().is_loopback() && !options.insecure {
             return Err(StartError::Insecure(addr));
         }
         let clock = SystemClock;
@@ -357,67 +358,5 @@ impl Driver {
             self.logged = (now, drops);
             tracing::warn!(since = drops.total() - before.total(), ?drops, "datagrams dropped");
         }
-    }
-
-    fn feed(&mut self, input: Input) {
-        self.machine.handle(self.clock.monotonic(), input);
-        self.act();
-    }
-
-    /// Does what the machine wants, until it wants nothing more.
-    fn act(&mut self) {
-        loop {
-            while let Some(output) = self.machine.poll_output() {
-                match output {
-                    Output::Send(addr, packet) => self.send(addr, &packet),
-                    Output::Request(ticket, addr, request) => {
-                        let is_cut = self.filter.cuts_streams(addr);
-                        let begun = if is_cut {
-                            self.errands.ask_nobody(ticket)
-                        } else {
-                            self.errands.ask(ticket, addr, request)
-                        };
-                        if begun {
-                            self.stats.streams_out += 1;
-                        } else {
-                            self.stats.streams_refused += 1;
-                            self.inputs.push_back(Input::Response(ticket, None));
-                        }
-                    }
-                    Output::Respond(ticket, response) => self.errands.respond(ticket, response),
-                    Output::Event(event) => self.tell(event),
-                }
-            }
-            let Some(input) = self.inputs.pop_front() else { return };
-            self.machine.handle(self.clock.monotonic(), input);
-        }
-    }
-
-    fn send(&mut self, addr: SocketAddr, packet: &Packet) {
-        if self.filter.cuts_to(addr) {
-            return;
-        }
-        let sequence = self.sequence;
-        self.sequence += 1;
-        self.sealer.seal_datagram(&mut self.sealed, |out| packet::encode(sequence, packet, out));
-        match self.sockets.udp.try_send_to(&self.sealed, addr) {
-            Ok(length) => {
-                self.stats.datagrams_out += 1;
-                self.stats.bytes_out += length as u64;
-            }
-            Err(error) => {
-                tracing::debug!(%addr, %error, "sending failed");
-                self.stats.send_failures += 1;
-            }
-        }
-    }
-
-    fn tell(&mut self, event: Event) {
-        match event {
-            Event::HaveLeft => self.ending = Some(Ending::Left),
-            Event::Expelled => self.ending = Some(Ending::Expelled(self.machine.superseded_by())),
-            _ => {}
-        }
-        self.publisher.tell(event);
     }
 }

@@ -1,5 +1,6 @@
 //! What may come in: the way of a datagram from the socket to the machine, cheapest questions first.
 
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -21,6 +22,10 @@ pub(crate) struct Gate {
     filter: Filter,
     senders: Senders,
     sources: Sources,
+    /// Where members are to be found, says somebody with our key. At the most as many as there may be members; one more, and it
+    /// begins anew with that one.
+    announced: HashSet<SocketAddr>,
+    members_max: usize,
     datagram_bytes_max: usize,
 }
 
@@ -33,7 +38,17 @@ impl Gate {
         datagram_bytes_max: usize,
     ) -> Self {
         let (senders, sources) = (Senders::new(members_max), Sources::new());
-        Gate { me, sealer, filter, senders, sources, datagram_bytes_max }
+        let announced = HashSet::new();
+        Gate { me, sealer, filter, senders, sources, announced, members_max, datagram_bytes_max }
+    }
+
+    /// A member is to be found there. What comes from there is read, whatever else seems to come from there: a newcomer is
+    /// announced over a stream, before its first datagram.
+    pub(crate) fn announce(&mut self, addr: SocketAddr) {
+        if self.announced.len() >= self.members_max {
+            self.announced.clear();
+        }
+        self.announced.insert(addr);
     }
 
     /// The packet in this datagram, whose bytes are overwritten.
@@ -47,7 +62,7 @@ impl Gate {
             return Err(Dropped::Filtered);
         }
         // Whoever forges a member's address must not be able to shut that member out.
-        if self.sources.is_shut(now, addr) && !self.senders.is_proven(addr) {
+        if self.sources.is_shut(now, addr) && !self.is_member(addr) {
             return Err(Dropped::RateLimited);
         }
         let read = self.read(addr, bytes);
@@ -55,6 +70,10 @@ impl Gate {
             self.sources.refused(now, addr);
         }
         read
+    }
+
+    fn is_member(&self, addr: SocketAddr) -> bool {
+        self.senders.is_proven(addr) || self.announced.contains(&addr)
     }
 
     fn read(&mut self, addr: SocketAddr, bytes: &mut [u8]) -> Result<Packet, Dropped> {

@@ -114,3 +114,26 @@ fn rubbish_shuts_its_source_but_never_a_member() {
     assert_eq!(gate.admit(at(0), addr(3), &mut [0x42; 100]), Err(Dropped::RateLimited));
     assert!(gate.admit(at(0), addr(2), &mut datagram(1, 2, &packet(OTHER, ME))).is_ok());
 }
+
+#[test]
+fn rubbish_in_the_name_of_a_newcomer_does_not_shut_it_out() {
+    let (mut gate, _) = gate();
+    let mut flood = |gate: &mut Gate, port| {
+        for _ in 0..1_000 {
+            assert!(gate.admit(at(0), addr(port), &mut [0x42; 100]).is_err());
+        }
+    };
+    flood(&mut gate, 2);
+    gate.announce(addr(2));
+    assert!(gate.admit(at(0), addr(2), &mut datagram(1, 1, &packet(OTHER, ME))).is_ok(), "its first word");
+    // However many are announced, it takes no more room than the members.
+    for port in 100..1_000 {
+        gate.announce(addr(port));
+        assert!(gate.announced.len() <= 16);
+    }
+    flood(&mut gate, 999);
+    assert!(
+        gate.admit(at(0), addr(999), &mut datagram(1, 1, &packet(node(3, 1), ME))).is_ok(),
+        "the last one"
+    );
+}
