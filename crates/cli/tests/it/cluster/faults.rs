@@ -2,9 +2,12 @@
 
 use std::time::{Duration, Instant};
 
+use rpc::wire;
 use rustix::process::Signal;
 
-use super::Cluster;
+use crate::support::http;
+
+use super::{Cluster, PATIENCE};
 
 const ALL: [u32; 5] = [1, 2, 3, 4, 5];
 const OTHERS: [u32; 4] = [1, 2, 3, 4];
@@ -62,6 +65,55 @@ async fn a_frozen_node_contradicts_when_it_wakes() {
     eye.until("node 4 is dead", |view| view.state(4) == "dead").await;
     let condemned: Vec<_> = eye.accused().into_iter().filter(|(event, _)| *event == "dead").collect();
     assert_eq!(condemned, [("dead", 4)], "a node that slept condemns nobody on waking: {:?}", eye.heard);
+}
+
+/// What a node says about another, until it is so.
+async fn ask_until(cluster: &Cluster, about: u32, is_so: impl Fn(&wire::Node) -> bool) -> wire::Node {
+    let asking = async {
+        loop {
+            let (status, body) = http(cluster.url(1), "GET", &format!("/v1/nodes/{about}"), "").await;
+            assert_eq!(status, 200, "{body}");
+            let node: wire::Node = serde_json::from_str(&body).expect("a node");
+            if is_so(&node) {
+                return node;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, asking).await.expect("node 1 sees it in time")
+}
+
+#[tokio::test]
+async fn a_node_that_dies_again_and_again_is_not_believed_before_it_starts_anew() {
+    let mut cluster = Cluster::of(4, &[]).await;
+    for death in 1..=3 {
+        cluster.signal(4, Signal::STOP);
+        for id in [1, 2, 3] {
+            cluster.node(id).eye.until("node 4 is dead", |view| view.state(4) == "dead").await;
+        }
+        let condemned = ask_until(&cluster, 4, |_| true).await;
+        cluster.signal(4, Signal::CONT);
+        let contradicted = ask_until(&cluster, 4, |node| node.incarnation > condemned.incarnation).await;
+        if death < 3 {
+            assert!(contradicted.state == "alive" && contradicted.probation, "{contradicted:?}");
+            ask_until(&cluster, 4, |node| !node.probation && node.state == "alive").await;
+            cluster.all_see(&[1, 2, 3, 4]).await;
+        } else {
+            assert_eq!(contradicted.state, "dead", "it had its chances");
+        }
+    }
+    let epoch = cluster.epoch(4).await;
+    let killed = Instant::now();
+    cluster.kill(4).await;
+    cluster.start(4, &[]).await;
+    cluster.all_see(&[1, 2, 3, 4]).await;
+    let anew = ask_until(&cluster, 4, |node| node.state == "alive").await;
+    println!("all believe its new start after {:?}", killed.elapsed());
+    assert_eq!(
+        (anew.epoch, anew.probation),
+        (epoch + 1, false),
+        "what was said of another start is not about this one"
+    );
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ use std::path::Path;
 
 use rustix::process::Signal;
 
+use crate::support::tenure;
+
 use super::Cluster;
 
 fn key(byte: u8) -> String {
@@ -108,4 +110,51 @@ async fn keys_change_while_the_cluster_runs() {
         assert_eq!(eye.view.state(9), "unknown", "the old key still opens");
     }
     drop(stranger);
+}
+
+#[tokio::test]
+async fn a_file_of_keys_is_looked_at_again_without_a_signal() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let path = home.path().join("keys");
+    let file = write(&path, &[key(1)]);
+    let mut cluster = Cluster::of(1, &["--cluster-key-file", &file]).await;
+    write(&path, &[key(2)]);
+    let other = write(&home.path().join("other"), &[key(2)]);
+    cluster.start(2, &["--cluster-key-file", &other]).await;
+    cluster.all_see(&[1, 2]).await;
+}
+
+#[tokio::test]
+async fn keys_come_from_the_environment_too() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let mut cluster = Cluster::empty(&[]);
+    // The first seals, all of them open; from a file or from the environment is the same to the others.
+    cluster.launch(1, &format!("exec env TENURE_CLUSTER_KEY={},{}", key(1), key(2)));
+    cluster.launch(2, &format!("exec env TENURE_CLUSTER_KEY={},{}", key(2), key(1)));
+    cluster.launch(9, &format!("exec env TENURE_CLUSTER_KEY={}", key(3)));
+    cluster.start(1, &[]).await;
+    cluster.start(2, &[]).await;
+    let mut stranger = cluster.spawn(9, "stranger", &[]).await;
+    let file = write(&home.path().join("keys"), &[key(1), key(2)]);
+    cluster.start(3, &["--cluster-key-file", &file]).await;
+    cluster.all_see(&[1, 2, 3]).await;
+    cluster.kill(3).await;
+    for id in [1, 2] {
+        let eye = &mut cluster.node(id).eye;
+        eye.until("node 3 is dead", |view| view.state(3) == "dead").await;
+        assert_eq!(eye.view.state(9), "unknown", "the stranger got in: {:?}", eye.view);
+    }
+    stranger.eye.until("it knows itself", |view| view.state(9) == "alive").await;
+    assert_eq!(stranger.eye.view.0.len(), 1, "it learnt nothing: {:?}", stranger.eye.view);
+
+    let refused = tokio::process::Command::new(tenure())
+        .args(["serve", "--node-id", "4", "--store", "memory", "--listen", "127.0.0.1:0", "--data"])
+        .arg(home.path().join("data"))
+        .env("TENURE_CLUSTER_KEY", "not-a-key")
+        .output()
+        .await
+        .expect("it runs");
+    let error = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(2), "{error}");
+    assert!(error.contains("TENURE_CLUSTER_KEY") && !error.contains("not-a-key"), "{error}");
 }

@@ -5,11 +5,14 @@ mod cuts;
 mod faults;
 mod idle;
 mod keys;
+mod namespaces;
+mod profiles;
 mod twins;
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -32,6 +35,8 @@ pub(super) struct Cluster {
     flags: Vec<String>,
     /// Whether links can be cut, for which nodes keep looking at a file.
     has_filters: bool,
+    /// What is started instead of the binary, by node: a script that brings the node to its place and then becomes it.
+    programs: BTreeMap<u32, PathBuf>,
     nodes: BTreeMap<u32, Node>,
 }
 
@@ -68,7 +73,17 @@ impl Cluster {
         let profile: &[&str] =
             if flags.contains(&"--gossip-profile") { &[] } else { &["--gossip-profile", "fast"] };
         let flags = [profile, flags].concat().into_iter().map(str::to_owned).collect();
-        Cluster { home, flags, has_filters: true, nodes: BTreeMap::new() }
+        Cluster { home, flags, has_filters: true, programs: BTreeMap::new(), nodes: BTreeMap::new() }
+    }
+
+    /// The node with this number is started as the end of this line of shell, which begins with what it needs.
+    pub(super) fn launch(&mut self, id: u32, line: &str) {
+        let program = self.path(&format!("launch{id}"));
+        let script = format!("#!/bin/sh\n{line} {} \"$@\"\n", tenure().display());
+        fs::write(&program, script)
+            .and_then(|()| fs::set_permissions(&program, fs::Permissions::from_mode(0o755)))
+            .expect("a writable directory");
+        self.programs.insert(id, program);
     }
 
     /// Starts a node, again if it was there before, which joins through all the others.
@@ -95,7 +110,8 @@ impl Cluster {
         }
         flags.extend(more);
         let data = self.home.path().join(name);
-        let server = Server::start(tenure(), &data, &flags).await.expect("the node starts");
+        let program = self.programs.get(&id).map_or(tenure(), PathBuf::as_path);
+        let server = Server::start(program, &data, &flags).await.expect("the node starts");
         let eye = Eye::open(&server.url).await;
         Node { id, server, eye }
     }
