@@ -38,7 +38,7 @@ impl Node {
             return;
         }
         self.phase = Phase::Leaving(left - 1);
-        self.timers.set(self.now + self.config.gossip.every, Timer::Gossip);
+        self.gossip_soon();
     }
 
     /// We take no part any more, for good.

@@ -37,6 +37,11 @@ impl Node {
                 self.send(node, addr, Message::Gossip);
             }
         }
+        self.gossip_soon();
+    }
+
+    /// The next tick of gossip, if it is not under way.
+    pub(super) fn gossip_soon(&mut self) {
         if !self.gossip_is_set {
             self.gossip_is_set = true;
             self.timers.set(self.now + self.config.gossip.every, Timer::Gossip);
@@ -54,11 +59,11 @@ impl Node {
 
     pub(super) fn gossip(&mut self) {
         let fanout = self.config.gossip.fanout;
+        self.gossip_is_set = false;
         if let Phase::Leaving(left) = self.phase {
             self.say_goodbye(left);
             return;
         }
-        self.gossip_is_set = false;
         if self.phase != Phase::Member || self.queue.is_empty() {
             return;
         }
@@ -68,8 +73,7 @@ impl Node {
             }
             self.send(node, addr, Message::Gossip);
         }
-        self.gossip_is_set = true;
-        self.timers.set(self.now + self.config.gossip.every, Timer::Gossip);
+        self.gossip_soon();
     }
 
     /// Up to so many random members of which this is true.

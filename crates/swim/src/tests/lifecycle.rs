@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
+use super::hand::Hand;
 use super::world::World;
-use crate::{Config, Event, Input, State};
+use crate::{Config, Event, Input, State, Status};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -58,6 +59,20 @@ fn who_leaves_is_known_to_have_left_at_once() {
     assert!(took.is_some_and(|took| took < SECOND * 3), "{took:?}");
     assert_eq!(world.count_events(|event| matches!(event, Event::HaveLeft)), 1);
     assert_eq!(world.count_events(|event| matches!(event, Event::Dead(..) | Event::Suspected(..))), 0);
+}
+
+#[test]
+fn good_byes_are_said_one_tick_after_the_other() {
+    let config = Config::lan();
+    let every = config.gossip.every;
+    let mut hand = Hand::new(config, 3);
+    hand.give(Input::Leave);
+    let said = [(); 4].map(|()| {
+        let said = hand.sent.drain(..).filter(|packet| packet.updates[0].status == Status::Left).count();
+        hand.pass(every);
+        said
+    });
+    assert_eq!(said, [2, 2, 2, 0], "to both others, three times");
 }
 
 #[test]
