@@ -5,6 +5,8 @@
 //! twice is the same as doing it once. One that a server refuses because another one is in charge of the worker has not
 //! happened, and is made there, once.
 
+mod nodes;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -104,7 +106,7 @@ impl Client {
                 async move { jobs(channel).ends(request).await }
             })
             .await?;
-        Ok(Ends { server: self.preferred_url().to_owned(), frames })
+        Ok(Events::new(self.preferred_url(), frames))
     }
 
     /// Says that the client knows how these volatile jobs ended.
@@ -179,7 +181,7 @@ impl Client {
                 async move { jobs(channel).watch(request).await }
             })
             .await?;
-        Ok(Watch { server: self.preferred_url().to_owned(), events })
+        Ok(Events::new(self.preferred_url(), events))
     }
 
     /// All queues with their counts.
@@ -418,31 +420,26 @@ fn perhaps_done(server: &Server, why: &str) -> ClientError {
     ClientError::Unreachable { server: server.url.clone(), why }
 }
 
+/// A stream of what happens at one server.
+#[derive(Debug)]
+pub struct Events<T> {
+    server: String,
+    events: Streaming<T>,
+}
+
 /// A stream of job events.
-#[derive(Debug)]
-pub struct Watch {
-    server: String,
-    events: Streaming<wire::JobEvent>,
-}
-
-impl Watch {
-    /// The next event; `None` when the server ended the stream.
-    pub async fn next(&mut self) -> Result<Option<wire::JobEvent>, ClientError> {
-        self.events.message().await.map_err(|status| client_error(&self.server, status))
-    }
-}
-
+pub type Watch = Events<wire::JobEvent>;
 /// A stream of ends of volatile jobs.
-#[derive(Debug)]
-pub struct Ends {
-    server: String,
-    frames: Streaming<wire::EndsFrame>,
-}
+pub type Ends = Events<wire::EndsFrame>;
 
-impl Ends {
-    /// The next ends; `None` when the server ended the stream.
-    pub async fn next(&mut self) -> Result<Option<wire::EndsFrame>, ClientError> {
-        self.frames.message().await.map_err(|status| client_error(&self.server, status))
+impl<T> Events<T> {
+    fn new(server: &str, events: Streaming<T>) -> Self {
+        Events { server: server.to_owned(), events }
+    }
+
+    /// The next event; `None` when the server ended the stream.
+    pub async fn next(&mut self) -> Result<Option<T>, ClientError> {
+        self.events.message().await.map_err(|status| client_error(&self.server, status))
     }
 }
 

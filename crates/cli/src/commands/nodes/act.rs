@@ -1,6 +1,7 @@
 //! `tenure nodes forget` and `tenure nodes leave`.
 
-use super::call::Nodes;
+use rpc::wire;
+
 use super::show;
 use crate::connect::ServerArgs;
 use crate::exit::Exit;
@@ -49,13 +50,14 @@ pub(crate) struct LeaveArgs {
 }
 
 pub(crate) async fn forget(args: ForgetArgs, output: &Output) -> anyhow::Result<Exit> {
-    let node = Nodes::connect(&args.server).await?.forget(args.id, args.force).await?;
+    let node =
+        args.server.client()?.forget_node(wire::ForgetNodeRequest { id: args.id, force: args.force }).await?;
     show::print(output, &node)?;
     Ok(Exit::Done)
 }
 
 pub(crate) async fn leave(args: LeaveArgs, output: &Output) -> anyhow::Result<Exit> {
-    let node = Nodes::connect(&args.server).await?.leave().await?;
+    let node = args.server.client()?.leave_nodes().await?;
     show::print(output, &node)?;
     Ok(Exit::Done)
 }

@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use rpc::wire;
 
-use super::call::Nodes;
 use super::state;
 use crate::connect::ServerArgs;
 use crate::duration;
@@ -34,7 +33,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
-    let mut seen = Nodes::connect(&args.server).await?.list().await?;
+    let mut seen = args.server.client()?.nodes().await?;
     seen.nodes.retain(|node| args.all || node.is_self || node.state != "left");
     if output.is_json() {
         output.json_lines(&seen.nodes)?;

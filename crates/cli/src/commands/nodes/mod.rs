@@ -1,7 +1,6 @@
 //! `tenure nodes`: which servers form the cluster, who of them is alive, and making them go.
 
 mod act;
-mod call;
 mod key;
 mod list;
 mod show;

@@ -2,7 +2,6 @@
 
 use rpc::wire;
 
-use super::call::Nodes;
 use super::list::{remarks, span};
 use super::state;
 use crate::connect::ServerArgs;
@@ -28,7 +27,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
-    let node = Nodes::connect(&args.server).await?.get(args.id).await?;
+    let node = args.server.client()?.node(wire::GetNodeRequest { id: args.id }).await?;
     print(output, &node)?;
     Ok(Exit::Done)
 }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use model::WallTime;
 use rpc::wire;
-use worker::ClientError;
+use worker::{Client, ClientError, Events};
 
-use super::call::{Nodes, Watch};
 use super::tone;
 use crate::connect::ServerArgs;
 use crate::date;
@@ -55,7 +54,8 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
 async fn follow(args: &Args, output: &Output) -> anyhow::Result<()> {
     let mut left = args.count.unwrap_or(u64::MAX);
     // Someone who mistyped the address should hear of it; later losses are borne.
-    let mut watch = Nodes::connect(&args.server).await?.watch().await?;
+    let client = args.server.client()?;
+    let mut watch = client.watch_nodes().await?;
     output.note("following changes; Ctrl-C ends");
     while left > 0 {
         let ended = match watch.next().await {
@@ -69,17 +69,16 @@ async fn follow(args: &Args, output: &Output) -> anyhow::Result<()> {
             Err(error) => error.to_string(),
         };
         output.note(format_args!("{ended}; changes may have been missed"));
-        watch = watch_again(args).await?;
+        watch = watch_again(&client).await?;
         output.note("following again");
     }
     Ok(())
 }
 
-async fn watch_again(args: &Args) -> Result<Watch, ClientError> {
+async fn watch_again(client: &Client) -> Result<Events<wire::NodeEvent>, ClientError> {
     loop {
         tokio::time::sleep(AGAIN_PAUSE).await;
-        let again = async { Nodes::connect(&args.server).await?.watch().await };
-        match again.await {
+        match client.watch_nodes().await {
             Err(ClientError::Unreachable { .. }) => {}
             settled => return settled,
         }

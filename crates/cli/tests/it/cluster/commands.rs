@@ -36,6 +36,10 @@ async fn people_and_programs_see_who_is_there() {
     );
     assert!(text.lines().nth(1).unwrap_or_default().contains("would lead"), "{text}");
 
+    let (code, text, _) = nodes(&format!("http://127.0.0.1:1,{}", cluster.url(3)), &["list"]).await;
+    let line = text.lines().nth(3).unwrap_or_default();
+    assert!(code == 0 && line.contains("answers you"), "the first that is reached: {text}");
+
     let (code, lines, _) = nodes(cluster.url(2), &["list", "--json"]).await;
     let listed = parse(&lines);
     assert_eq!((code, listed.len()), (0, 3));
