@@ -32,6 +32,10 @@ const LOOKUP_EVERY: Duration = Duration::from_secs(30);
 /// How often dropped datagrams are worth a line in the log.
 const LOG_DROPS_EVERY: Duration = Duration::from_secs(10);
 
+/// After how long it is worth a line that nobody was found, and how often from then on.
+const LOG_ALONE_AFTER: Duration = Duration::from_secs(5);
+const LOG_ALONE_EVERY: Duration = Duration::from_secs(60);
+
 /// How a driver is set up.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -97,6 +101,7 @@ pub struct Driver {
     beat_at: Instant,
     publish_at: Option<Instant>,
     logged: (Instant, Drops),
+    log_alone_at: Instant,
     leaving: Vec<oneshot::Sender<()>>,
     /// Off from a failure to the next beat: too many open files do not go away by trying.
     is_accepting: bool,
@@ -167,6 +172,7 @@ impl Driver {
             beat_at: now + beat,
             publish_at: None,
             logged: (now, Drops::default()),
+            log_alone_at: now + LOG_ALONE_AFTER,
             leaving: Vec::new(),
             is_accepting: true,
             ending: None,
@@ -349,6 +355,7 @@ impl Driver {
             is_new
         });
         self.log_drops(now);
+        self.log_alone(now);
     }
 
     fn log_drops(&mut self, now: Instant) {
@@ -357,6 +364,18 @@ impl Driver {
         if drops != before && now.since(last) >= LOG_DROPS_EVERY {
             self.logged = (now, drops);
             tracing::warn!(since = drops.total() - before.total(), ?drops, "datagrams dropped");
+        }
+    }
+
+    /// Whoever looks for others and finds none should not have to guess why.
+    fn log_alone(&mut self, now: Instant) {
+        if now < self.log_alone_at {
+            return;
+        }
+        self.log_alone_at = now + LOG_ALONE_EVERY;
+        if !self.seeds.is_empty() && self.machine.members().nth(1).is_none() {
+            let why = self.errands.last_failure().unwrap_or("none of their names is found");
+            tracing::warn!(looked_at = ?self.seeds, why, "no other node found");
         }
     }
 }

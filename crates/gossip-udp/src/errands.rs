@@ -49,6 +49,8 @@ pub(crate) struct Errands {
     /// Streams whose request was received and not answered yet.
     waiting: BTreeMap<Ticket, oneshot::Sender<Response>>,
     streams_out: usize,
+    /// Why the last request had no answer.
+    last_failure: Option<String>,
     streams_in: HashMap<IpAddr, usize>,
     /// Those streams that have not brought a sealed request yet, the oldest first.
     strangers: VecDeque<Stranger>,
@@ -72,7 +74,7 @@ enum Purpose {
 
 #[derive(Debug)]
 enum Outcome {
-    Response(Option<Response>),
+    Response(Result<Response, String>),
     Answered(bool),
     Resolved(Vec<SocketAddr>),
 }
@@ -88,6 +90,7 @@ impl Errands {
             purposes: HashMap::new(),
             waiting: BTreeMap::new(),
             streams_out: 0,
+            last_failure: None,
             streams_in: HashMap::new(),
             strangers: VecDeque::new(),
             next_ticket: 0,
@@ -101,7 +104,9 @@ impl Errands {
         let (sealer, time) = (Arc::clone(&self.sealer), self.stream_timeout);
         self.spawn_ask(ticket, async move {
             let asked = streams::ask(&sealer, addr, request, time).await;
-            asked.inspect_err(|error| tracing::debug!(%addr, %error, "stream failed")).ok()
+            asked
+                .inspect_err(|error| tracing::debug!(%addr, %error, "stream failed"))
+                .map_err(|error| format!("{addr}: {error}"))
         })
     }
 
@@ -110,8 +115,13 @@ impl Errands {
         let time = self.stream_timeout;
         self.spawn_ask(ticket, async move {
             sleep(time).await;
-            None
+            Err("the link is cut on purpose".to_owned())
         })
+    }
+
+    /// Why the last request that had no answer had none.
+    pub(crate) fn last_failure(&self) -> Option<&str> {
+        self.last_failure.as_deref()
     }
 
     /// Answers on a stream that somebody opened, unless there are too many; then it is closed.
@@ -183,7 +193,11 @@ impl Errands {
             (Some(Purpose::Ask(ticket)), outcome) => {
                 self.streams_out -= 1;
                 let response = match outcome {
-                    Some(Outcome::Response(response)) => response,
+                    Some(Outcome::Response(Ok(response))) => Some(response),
+                    Some(Outcome::Response(Err(why))) => {
+                        self.last_failure = Some(why);
+                        None
+                    }
                     _ => None,
                 };
                 stats.streams_failed += u64::from(response.is_none());
@@ -209,7 +223,7 @@ impl Errands {
     fn spawn_ask(
         &mut self,
         ticket: Ticket,
-        asking: impl Future<Output = Option<Response>> + Send + 'static,
+        asking: impl Future<Output = Result<Response, String>> + Send + 'static,
     ) -> bool {
         if self.streams_out >= STREAMS_OUT_MAX {
             return false;

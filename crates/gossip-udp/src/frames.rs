@@ -40,6 +40,8 @@ pub(crate) enum StreamError {
     TimedOut,
     #[error("nobody there to answer")]
     Unanswered,
+    #[error("hung up without an answer, as nodes do that have another key or cluster name")]
+    HungUp,
 }
 
 /// Which way a message goes.

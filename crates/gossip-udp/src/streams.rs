@@ -1,5 +1,6 @@
 //! Exchanges over streams: connects, asks, waits; accepts, hands on, answers. One exchange a connection, everything in time.
 
+use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -35,8 +36,8 @@ pub(crate) async fn ask(
         let mut message = Vec::new();
         exchange::encode_request(&request, &mut message);
         frames::write(&mut stream, sealer, &session, Direction::Request, &message).await?;
-        let answer = frames::read(&mut stream, sealer, &session, Direction::Response).await?;
-        Ok(exchange::decode_response(&answer)?)
+        let answer = frames::read(&mut stream, sealer, &session, Direction::Response).await;
+        Ok(exchange::decode_response(&answer.map_err(perhaps_hung_up)?)?)
     };
     timeout(time, exchange).await.unwrap_or(Err(StreamError::TimedOut))
 }
@@ -65,6 +66,18 @@ pub(crate) async fn answer(
         frames::write(&mut stream, sealer, &session, Direction::Response, &message).await
     };
     timeout(time, respond).await.unwrap_or(Err(StreamError::TimedOut))
+}
+
+/// Whoever cannot open our request hangs up on us, and says nothing.
+fn perhaps_hung_up(error: StreamError) -> StreamError {
+    match error {
+        StreamError::Io(error)
+            if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+        {
+            StreamError::HungUp
+        }
+        error => error,
+    }
 }
 
 /// A view that is too large for one exchange cannot be told; the asker looks for somebody else.

@@ -118,7 +118,7 @@ fn rubbish_shuts_its_source_but_never_a_member() {
 #[test]
 fn rubbish_in_the_name_of_a_newcomer_does_not_shut_it_out() {
     let (mut gate, _) = gate();
-    let mut flood = |gate: &mut Gate, port| {
+    let flood = |gate: &mut Gate, port| {
         for _ in 0..1_000 {
             assert!(gate.admit(at(0), addr(port), &mut [0x42; 100]).is_err());
         }

@@ -2,12 +2,13 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
 use crate::support::tenure;
 
-use super::Cluster;
+use super::{Cluster, PATIENCE};
 
 fn key(byte: u8) -> String {
     format!("{byte:02x}").repeat(32)
@@ -43,6 +44,27 @@ async fn another_key_stays_outside() {
     let ours = write(&home.path().join("ours"), &[key(1)]);
     let theirs = write(&home.path().join("theirs"), &[key(2)]);
     stays_outside(&["--cluster-key-file", &ours], &["--cluster-key-file", &theirs]).await;
+}
+
+#[tokio::test]
+async fn who_finds_nobody_is_told_why() {
+    let home = tempfile::tempdir().expect("a temporary directory");
+    let ours = write(&home.path().join("ours"), &[key(1)]);
+    let theirs = write(&home.path().join("theirs"), &[key(2)]);
+    let cluster = Cluster::of(1, &["--cluster-key-file", &ours]).await;
+    let _stranger = cluster.spawn(9, "stranger", &["--cluster-key-file", &theirs]).await;
+    let log = cluster.path("stranger.server.log");
+    let said = async {
+        loop {
+            let text = fs::read_to_string(&log).expect("it is written");
+            if let Some(line) = text.lines().find(|line| line.contains("no other node found")) {
+                return line.to_owned();
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let said = tokio::time::timeout(PATIENCE, said).await.expect("it says so");
+    assert!(said.contains(&cluster.nodes[&1].gossip().to_string()) && said.contains("another key"), "{said}");
 }
 
 #[tokio::test]
