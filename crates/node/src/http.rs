@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Path, Query, Request, State};
+use axum::extract::{DefaultBodyLimit, FromRequest, FromRequestParts, Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
 use http::request::Parts;
@@ -458,6 +458,20 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for Params<T> {
             .await
             .map_err(|rejection| problem(&ApiError::invalid(rejection.body_text())))?;
         Ok(Params(query))
+    }
+}
+
+/// What stands in the place of a name in the path.
+struct Path<T>(T);
+
+impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let axum::extract::Path(part) = axum::extract::Path::from_request_parts(parts, state)
+            .await
+            .map_err(|rejection| problem(&ApiError::invalid(rejection.body_text())))?;
+        Ok(Path(part))
     }
 }
 

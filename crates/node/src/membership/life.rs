@@ -1,7 +1,10 @@
 //! Keeps the server in its cluster: one driver for each epoch, and a higher epoch whenever others ended the last one.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use gossip_udp::{Driver, Ending, Options, Sockets, StartError};
 use swim::{Epoch, Event, Identity, Info, Machine};
 use tokio::sync::broadcast;
@@ -11,8 +14,18 @@ use tracing::{error, info, warn};
 use super::expulsions::{Expulsions, Verdict};
 use super::{Cluster, Membership, Standing};
 
-/// Takes part until the server leaves or gives up.
+/// How long until a new epoch is tried again that could not be kept.
+const EPOCH_RETRY: Duration = Duration::from_secs(1);
+
+/// Takes part until the server leaves or gives up. To break down is to give up, too: otherwise it would show its last view for
+/// ever, and look well.
 pub(crate) async fn live(membership: Arc<Membership>, cluster: Cluster) {
+    if AssertUnwindSafe(start_after_start(&membership, cluster)).catch_unwind().await.is_err() {
+        membership.oust("its part in the cluster broke down; the log says where".to_owned());
+    }
+}
+
+async fn start_after_start(membership: &Membership, cluster: Cluster) {
     let Cluster { id, name, config, join, mut sockets, address, seal, insecure, filter, mut epochs } =
         cluster;
     let config = Arc::new(config);
@@ -25,7 +38,12 @@ pub(crate) async fn live(membership: Arc<Membership>, cluster: Cluster) {
         // On disk before the first word under it.
         let epoch = match epochs(known) {
             Ok(epoch) => epoch,
-            Err(error) => return membership.oust(format!("cannot keep a new epoch: {error}")),
+            Err(error) => {
+                // A disk that is full may have room again.
+                membership.oust(format!("cannot keep a new epoch: {error}"));
+                tokio::time::sleep(EPOCH_RETRY).await;
+                continue;
+            }
         };
         let me = Identity { id, epoch };
         let now = membership.clock.monotonic();
@@ -83,10 +101,14 @@ impl Membership {
         }
     }
 
-    /// Gives up, and says so.
+    /// Gives up, and says so, once.
     fn oust(&self, why: String) {
+        let ousted = Standing::Ousted(why.clone());
+        if *self.standing.borrow() == ousted {
+            return;
+        }
         error!(node = self.id.0, cluster = self.cluster, reason = why, "this server is out of its cluster");
-        self.settle(Standing::Ousted(why.clone()), "ousted", &why);
+        self.settle(ousted, "ousted", &why);
     }
 
     fn settle(&self, standing: Standing, event: &str, reason: &str) {

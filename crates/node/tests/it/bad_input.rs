@@ -32,6 +32,7 @@ async fn each_bad_request_gets_its_sentence() {
         ("POST", "/v1/jobs", "{".to_owned(), 400, "not the JSON expected here"),
         ("POST", "/v1/jobs", "\u{0}\u{1}".to_owned(), 400, "not the JSON expected here"),
         ("GET", "/v1/jobs/seven", String::new(), 400, "is not a UUID"),
+        ("GET", "/v1/jobs/%ff%fe", String::new(), 400, "Invalid UTF-8"),
         ("GET", "/v1/jobs/0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f", String::new(), 404, "there is no job"),
         ("GET", "/v1/jobs?state=asleep", String::new(), 400, "is not one of scheduled"),
         ("GET", "/v1/jobs?colour=red", String::new(), 400, "colour"),

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use clock::SystemClock;
@@ -157,5 +157,57 @@ async fn a_server_told_to_leave_between_two_epochs_leaves() {
     go_on.send(()).expect("it waits");
     let left = leaving.await.expect("no panic").expect("it leaves").into_inner();
     assert_eq!((left.state.as_str(), left.epoch), ("left", 2));
+    cloud.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_that_could_not_keep_its_epoch_joins_when_it_can() {
+    let mut cloud = Cloud::start(1).await;
+    let is_full = Arc::new(AtomicBool::new(true));
+    let disk = Arc::clone(&is_full);
+    let epochs = move |_: Epoch| match disk.load(Ordering::Relaxed) {
+        true => Err(std::io::ErrorKind::StorageFull.into()),
+        false => Ok(Epoch(1)),
+    };
+    let seed = cloud.gossip[0];
+    cloud.add_with(2, Some(seed), epochs).await;
+    let mut late = NodesClient::connect(cloud.urls[1].clone()).await.expect("the server listens");
+    let listed = late.list(wire::ListNodesRequest {}).await.expect("it answers").into_inner();
+    assert!(listed.standing == "ousted" && listed.why.contains("no storage space"), "{listed:?}");
+    is_full.store(false, Ordering::Relaxed);
+    sees_alive(cloud.urls[0].clone(), 2).await;
+    let listed = late.list(wire::ListNodesRequest {}).await.expect("it answers").into_inner();
+    assert_eq!((listed.standing.as_str(), listed.why.as_str()), ("member", ""));
+    cloud.stop().await;
+}
+
+#[tokio::test]
+async fn a_server_whose_membership_breaks_says_so() {
+    let mut cloud = Cloud::start(1).await;
+    let mut starts = 0;
+    let epochs = move |_: Epoch| {
+        starts += 1;
+        assert_eq!(starts, 1, "broken on purpose");
+        Ok(Epoch(starts))
+    };
+    let seed = cloud.gossip[0];
+    cloud.add_with(2, Some(seed), epochs).await;
+    sees_alive(cloud.urls[0].clone(), 2).await;
+    let mut broken = NodesClient::connect(cloud.urls[1].clone()).await.expect("the server listens");
+    let mut events = broken.watch(wire::WatchNodesRequest {}).await.expect("it is there").into_inner();
+    let mut client = NodesClient::connect(cloud.urls[0].clone()).await.expect("the server listens");
+    client.forget(wire::ForgetNodeRequest { id: 2, force: true }).await.expect("it is there");
+    let ousted = async {
+        while let Some(event) = events.message().await.expect("the stream holds") {
+            if event.event == "ousted" {
+                return event.reason;
+            }
+        }
+        panic!("the stream ended");
+    };
+    let why = tokio::time::timeout(PATIENCE, ousted).await.expect("it notices");
+    assert!(why.contains("broke down"), "{why}");
+    let listed = broken.list(wire::ListNodesRequest {}).await.expect("it answers").into_inner();
+    assert_eq!(listed.standing, "ousted");
     cloud.stop().await;
 }
