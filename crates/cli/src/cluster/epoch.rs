@@ -12,6 +12,8 @@ use swim::Epoch;
 use crate::exit::Failure;
 
 const FILE: &str = "node-epoch";
+/// More than a number has; what is longer is none, and not shown whole.
+const TEXT_BYTES_MAX: u64 = 32;
 
 /// The counter, ours alone.
 #[derive(Debug)]
@@ -31,7 +33,7 @@ impl Epochs {
         };
         fs::create_dir_all(data).map_err(|error| failed(&error))?;
         let options = File::options().create(true).truncate(false).read(true).write(true).clone();
-        let mut file = options.open(&path).map_err(|error| failed(&error))?;
+        let file = options.open(&path).map_err(|error| failed(&error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -39,8 +41,9 @@ impl Epochs {
             }
             Err(TryLockError::Error(error)) => return Err(failed(&error)),
         }
-        let mut text = String::new();
-        file.read_to_string(&mut text).map_err(|error| failed(&error))?;
+        let mut text = Vec::new();
+        (&file).take(TEXT_BYTES_MAX).read_to_end(&mut text).map_err(|error| failed(&error))?;
+        let text = String::from_utf8_lossy(&text);
         let last = parse(&text).ok_or_else(|| {
             failed(&format_args!(
                 "it holds {text:?}, which is no number; write the epoch that `tenure nodes show` knows on another \
@@ -113,6 +116,9 @@ mod tests {
             let error = Epochs::open(dir.path()).unwrap_err().to_string();
             assert!(error.contains("no number") && error.contains("node-epoch"), "{error}");
         }
+        fs::write(dir.path().join(FILE), vec![0xff; 1 << 20]).unwrap();
+        let error = Epochs::open(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("no number") && error.len() < 1_000, "{error}");
         fs::write(dir.path().join(FILE), u32::MAX.to_string()).unwrap();
         let mut epochs = Epochs::open(dir.path()).unwrap();
         assert!(epochs.raise(Epoch(0)).unwrap_err().to_string().contains("cannot grow"));

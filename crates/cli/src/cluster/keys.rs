@@ -1,9 +1,10 @@
 //! The keys of a cluster: 32 bytes each, as hex or base64, one for each line. The first seals, all of them open; so a key is
 //! changed by adding the new one everywhere, moving it to the front everywhere, and removing the old one.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use gossip_udp::{Key, KeyRing};
@@ -14,6 +15,8 @@ use tracing::{info, warn};
 
 /// How often the file is looked at. SIGHUP is quicker.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// Largest file; a larger one is something else.
+const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Where keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ impl KeySource {
             KeySource::None => Ok(Vec::new()),
             KeySource::Given(keys) => Ok(keys.clone()),
             KeySource::File(path) => {
-                let text = fs::read_to_string(path).map_err(|error| {
+                let text = read_file(path).map_err(|error| {
                     Invalid::new(format!("cannot read the cluster's keys in {}: {error}", path.display()))
                 })?;
                 parse(&text).map_err(|error| Invalid::new(format!("{}: {}", path.display(), error.0)))
@@ -57,6 +60,15 @@ impl KeySource {
         let meta = fs::metadata(path).ok()?;
         Some((meta.modified().ok()?, meta.len()))
     }
+}
+
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
+    if text.len() as u64 > FILE_BYTES_MAX {
+        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
+    }
+    Ok(text)
 }
 
 /// Follows the file for as long as the server runs. A file that cannot be read changes nothing.
@@ -140,5 +152,11 @@ mod tests {
             assert!(error.starts_with("line 2 is not a key") && !error.contains(text), "{error}");
         }
         assert!(parse("\n# nothing\n").unwrap_err().0.contains("there is no key"));
+    }
+
+    #[test]
+    fn a_file_without_end_is_not_read_to_its_end() {
+        let error = KeySource::File("/dev/zero".into()).read().unwrap_err().0;
+        assert!(error.contains("/dev/zero: it has more than 65536 bytes"), "{error}");
     }
 }

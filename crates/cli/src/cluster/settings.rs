@@ -139,11 +139,7 @@ impl ClusterSettings {
         for seed in &join {
             check_seed(seed)?;
         }
-        if advertise.map_or(listen, |address| address).ip().is_unspecified() {
-            return Err(Invalid::new(format!(
-                "{listen} is no address that other nodes could use; say which one with --gossip-advertise"
-            )));
-        }
+        check_reachable(listen, advertise, &join)?;
         if keys.is_none() && !insecure && !listen.ip().to_canonical().is_loopback() {
             return Err(Invalid::new(format!(
                 "refusing to gossip on {listen} without keys, because anyone could take part; pass --cluster-key-file \
@@ -191,6 +187,34 @@ fn check_seed(seed: &str) -> Result<(), Invalid> {
     match port {
         Some(Ok(1..)) => Ok(()),
         _ => Err(Invalid::new(format!("{seed:?} is not a node to join, such as 10.0.0.5:7118"))),
+    }
+}
+
+/// What others are told must lead here, and not to wherever they are themselves.
+fn check_reachable(
+    listen: SocketAddr,
+    advertise: Option<SocketAddr>,
+    join: &[String],
+) -> Result<(), Invalid> {
+    let told = advertise.unwrap_or(listen);
+    if told.ip().is_unspecified() {
+        return Err(Invalid::new(format!(
+            "{listen} is no address that other nodes could use; say which one with --gossip-advertise"
+        )));
+    }
+    if advertise.is_some_and(|address| address.port() == 0) {
+        return Err(Invalid::new(format!(
+            "other nodes cannot reach {told}: --gossip-advertise needs a port"
+        )));
+    }
+    let is_loopback = |address: SocketAddr| address.ip().to_canonical().is_loopback();
+    let elsewhere = |seed: &&String| seed.parse().is_ok_and(|address| !is_loopback(address));
+    match join.iter().find(elsewhere) {
+        Some(seed) if is_loopback(told) => Err(Invalid::new(format!(
+            "{seed} is on another machine, which would look for this node at {told}, where it finds itself; say where this \
+             node is with --gossip-listen or --gossip-advertise"
+        ))),
+        _ => Ok(()),
     }
 }
 
@@ -249,6 +273,22 @@ mod tests {
         let flags = ClusterFlags { gossip_advertise: Some("10.0.0.5:7118".into()), ..node(1) };
         let settings = merge(flags, "0.0.0.0:7117", true).unwrap().unwrap();
         assert_eq!(settings.advertise, Some("10.0.0.5:7118".parse().unwrap()));
+    }
+
+    #[test]
+    fn others_are_not_sent_to_themselves() {
+        let joining = |advertise: Option<&str>| ClusterFlags {
+            join: vec!["127.0.0.1:7118".into(), "10.0.0.5:7118".into()],
+            gossip_advertise: advertise.map(Into::into),
+            ..node(1)
+        };
+        let error = merge(joining(None), "127.0.0.1:7117", false).unwrap_err().0;
+        assert!(
+            error.starts_with("10.0.0.5:7118 is on another machine") && error.contains("--gossip-listen")
+        );
+        assert!(merge(joining(Some("10.0.0.6:7118")), "127.0.0.1:7117", false).is_ok());
+        let error = merge(joining(Some("10.0.0.6:0")), "127.0.0.1:7117", false).unwrap_err().0;
+        assert!(error.contains("needs a port"), "{error}");
     }
 
     #[test]
