@@ -15,8 +15,10 @@ use model::{ClientId, Fence, Hold, Job, JobId, Outcome, Report, State, WorkerKey
 
 use super::clock::Now;
 use super::inherited::{Inherited, Legacy};
+use super::jobs::Jobs;
 use super::mutation::Mutation;
-use super::tables::{Row, Tables};
+use super::row::Row;
+use super::tables::Tables;
 use crate::port::{Finished, Renewed, Retention};
 
 /// The lease of a row that is only made to run so that its result can end it.
@@ -46,7 +48,7 @@ impl Tables {
         if !hold.job.is_volatile() || !inherited.note_fence(hold.fence) || is_over {
             return Renewed::Lost;
         }
-        let Some(row) = self.jobs.get(&hold.job) else {
+        let Some(row) = self.jobs.get(hold.job) else {
             let is_known_to_end = inherited.clients.know_end_of(hold.job);
             return if is_known_to_end || self.has(Mutation::UnknownHoldNotAdopted) {
                 Renewed::Lost
@@ -70,11 +72,11 @@ impl Tables {
     /// A worker reports on a job under a claim that is not the row's.
     pub(super) fn finish_late(&mut self, now: Now, holder: &WorkerKey, report: Report) -> Finished {
         let hold = report.hold;
-        let row = &self.jobs[&hold.job];
-        let current = row.job.fence;
+        let row = &self.jobs[hold.job];
+        let current = row.fence;
         if report.outcome == Outcome::HandedBack {
             // There is nothing to give back any more.
-            return self.refuse(&row.job, hold);
+            return self.refuse(row, hold);
         }
         let (word, first) = (self.word_on(row, holder, hold), row.first);
         if !self.inherited().note_fence(hold.fence) {
@@ -153,7 +155,7 @@ impl Tables {
     /// Removes ended jobs that nobody comes back for when there are too many.
     pub(super) fn make_room(&mut self) {
         while let Some(id) = self.inherited.as_mut().and_then(|inherited| inherited.ended.pop_surplus()) {
-            if self.jobs.get(&id).is_some_and(|row| row.job.state.is_terminal()) {
+            if self.jobs.get(id).is_some_and(|row| row.state.is_terminal()) {
                 self.remove(id);
             }
         }
@@ -183,7 +185,7 @@ impl Tables {
             }
             unneeded.extend(self.inherited().clients.take_unneeded(client));
             let first = client.job(0);
-            let mut below: Vec<JobId> = self.jobs.range(first..before).map(|(id, _)| *id).collect();
+            let mut below: Vec<JobId> = self.jobs.range(first..before).map(|row| row.id).collect();
             below.extend(self.inherited().results_between(first, before));
             unneeded.extend(below.into_iter().filter_map(|id| self.let_go(id)));
         }
@@ -195,9 +197,9 @@ impl Tables {
             return Vec::new();
         };
         inherited.clients.hear(now.wall, client);
-        let clients = &inherited.clients;
-        let jobs = rows_of(client, &self.jobs).map(|(_, row)| &row.job);
-        jobs.filter(|job| job.state.is_terminal() && !clients.know_end_of(job.id)).cloned().collect()
+        let knows = |id| self.inherited.as_ref().is_some_and(|inherited| inherited.clients.know_end_of(id));
+        let ended = rows_of(client, &self.jobs).filter(|row| row.state.is_terminal());
+        ended.filter(|row| !knows(row.id)).map(|row| self.shown(row)).collect()
     }
 
     /// Forgets at most `limit` clients that were not heard of for a day, with what ended of theirs, and as many results that
@@ -213,10 +215,10 @@ impl Tables {
         let silent = self.inherited().clients.silent_since(since);
         let idle = silent
             .into_iter()
-            .filter(|client| rows_of(*client, &self.jobs).all(|(_, row)| row.job.state.is_terminal()));
+            .filter(|client| rows_of(*client, &self.jobs).all(|row| row.state.is_terminal()));
         let gone: Vec<ClientId> = idle.take(limit).collect();
         for client in &gone {
-            let theirs: Vec<JobId> = rows_of(*client, &self.jobs).map(|(id, _)| *id).collect();
+            let theirs: Vec<JobId> = rows_of(*client, &self.jobs).map(|row| row.id).collect();
             theirs.into_iter().for_each(|id| self.remove(id));
             self.inherited().clients.forget(*client);
         }
@@ -230,92 +232,91 @@ impl Tables {
 
     /// What to think of a claim that is not the row's present one.
     fn word_on(&self, row: &Row, holder: &WorkerKey, hold: Hold) -> Word {
-        let job = &row.job;
-        let is_running = job.state == State::Running;
-        let was_taken = row.taken.as_ref().is_some_and(|(by, fence)| by == holder && *fence == hold.fence);
+        let is_running = row.state == State::Running;
+        let was_taken =
+            row.rare().taken.as_ref().is_some_and(|(by, fence)| by == holder && *fence == hold.fence);
         if was_taken {
-            return if !is_running && job.fence == hold.fence { Word::Believed } else { Word::StartedAgain };
+            return if !is_running && row.fence == hold.fence { Word::Believed } else { Word::StartedAgain };
         }
-        if job.reported_fence == hold.fence && row.reporter.as_ref() == Some(holder) {
+        if row.reported_fence == hold.fence && row.reporter.as_ref() == Some(holder) {
             return Word::Reported;
         }
         // Not started here, so whoever has a later claim than is known here has it from a former life.
-        let is_idle = match job.state {
+        let is_idle = match row.state {
             State::Scheduled | State::Available => true,
-            State::Cancelled => job.fence == Fence::NONE,
+            State::Cancelled => row.fence == Fence::NONE,
             State::Running | State::Completed | State::Dead => false,
         };
-        let is_inherited = is_idle && row.first == Fence::NONE && hold.fence > job.fence;
+        let is_inherited = is_idle && row.first == Fence::NONE && hold.fence > row.fence;
         if is_inherited { Word::Believed } else { Word::Foreign }
     }
 
     /// Makes a job that waits, or that ended without its holder's word, run under this claim.
     fn believe(&mut self, now: Now, holder: &WorkerKey, hold: Hold, lease: Duration) {
         let registry = self.workers.registry_of(holder);
-        let job = &self.jobs[&hold.job].job;
-        let lease = self.heartbeat_timeout_of(job).unwrap_or(lease);
-        if job.state != State::Available {
+        let row = &self.jobs[hold.job];
+        let lease = self.heartbeat_timeout_of(row).unwrap_or(lease);
+        if row.state != State::Available {
             self.change(hold.job, |row| {
                 // Called off before its worker was heard of: it is told now.
-                row.job.cancel_requested |= row.job.state == State::Cancelled;
-                row.job.state = State::Available;
-                row.job.holder = None;
-                row.job.lease_until = None;
+                row.cancel_requested |= row.state == State::Cancelled;
+                row.state = State::Available;
+                row.holder = None;
+                row.lease_until = None;
                 row.exclusive = false;
-                row.job.finished_at = None;
+                row.finished_at = None;
             });
         }
         self.change(hold.job, |row| {
-            let job = &mut row.job;
-            job.state = State::Running;
-            job.fence = hold.fence;
-            job.attempt += 1;
-            job.holder = Some(holder.clone());
-            job.lease_until = Some(now.lease + lease);
-            job.started_at = Some(now.wall);
+            row.state = State::Running;
+            row.fence = hold.fence;
+            row.attempt += 1;
+            row.holder = Some(holder.clone());
+            row.lease_until = Some(now.lease + lease);
+            row.started_at = Some(now.wall);
             row.granted = lease;
             row.exclusive = true;
             row.registry = registry;
-            row.taken = None;
+            if row.rare().taken.is_some() {
+                row.rare_mut().taken = None;
+            }
         });
     }
 
     /// A client knows how this job ended, or does not wait for it: it is not run again. Answers who keeps its result.
     fn let_go(&mut self, id: JobId) -> Option<(WorkerKey, Hold)> {
         let keeps = self.has(Mutation::AcknowledgedResultStaysWithItsWorker);
-        let Some(row) = self.jobs.get_mut(&id) else {
+        let Some(row) = self.jobs.get_mut(id) else {
             return self.inherited().drop_result(id).filter(|_| !keeps);
         };
-        if row.job.state == State::Running {
+        if row.state == State::Running {
             // Whatever ends it ends it for good.
-            row.job.cancel_requested = true;
+            row.cancel_requested = true;
             return None;
         }
         let reporter = row.reporter.take();
-        let hold = Hold { job: id, fence: row.job.reported_fence };
+        let hold = Hold { job: id, fence: row.reported_fence };
         self.remove(id);
         reporter.map(|reporter| (reporter, hold)).filter(|_| !keeps)
     }
 
-    fn remove(&mut self, id: JobId) {
-        let row = self.jobs.remove(&id).expect("only jobs that were found are removed");
+    /// Removes a job for good.
+    pub(super) fn remove(&mut self, id: JobId) {
+        let row = self.jobs.remove(id).expect("only jobs that were found are removed");
         self.index.unlink(&row);
     }
 
     /// A copy that should not exist showed itself, of a job that is here.
     fn raise_alarm(&mut self, other: &WorkerKey, hold: Hold) {
-        let row = &self.jobs[&hold.job];
-        let taken_by = row.taken.as_ref().map(|(by, _)| by);
-        let holder = row.job.holder.as_ref().or(row.reporter.as_ref()).or(taken_by);
-        let known = holder.map(|holder| (holder.clone(), row.job.fence));
+        let row = &self.jobs[hold.job];
+        let taken_by = row.rare().taken.as_ref().map(|(by, _)| by);
+        let holder = row.holder.as_ref().or(row.reporter.as_ref()).or(taken_by);
+        let known = holder.map(|holder| (holder.clone(), row.fence));
         self.inherited().raise_alarm(hold.job, known, other, hold.fence);
     }
 }
 
 /// The jobs of one client, by id.
-fn rows_of(
-    client: ClientId,
-    jobs: &std::collections::BTreeMap<JobId, Box<Row>>,
-) -> impl Iterator<Item = (&JobId, &Box<Row>)> {
+fn rows_of(client: ClientId, jobs: &Jobs) -> impl Iterator<Item = &Row> {
     jobs.range(client.job(0)..=client.job(ClientId::SEQUENCE_MAX))
 }

@@ -1,10 +1,10 @@
 //! What a holder does while it holds: `claim`, `renew`, `progress`.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BinaryHeap;
 use std::time::Duration;
 
-use model::{Fence, Hold, JobId, QueueName, State, WorkerKey};
+use model::{Fence, Hold, JobId, RegistryId, State, WorkerKey};
 
 use super::clock::Now;
 use super::index::Ticket;
@@ -18,99 +18,104 @@ impl Tables {
         if !self.guard(Mutation::ClaimByTerminalHolder, !is_terminal) {
             return Vec::new();
         }
+        let registry = self.workers.registry_of(&claim.holder);
         // One head for each queue: the next to be claimed of all queues is always among them.
-        let mut heads: BTreeSet<(Ticket, QueueName)> =
-            claim.queues.iter().filter_map(|queue| Some((self.head(queue, claim)?, queue.clone()))).collect();
+        let mut queues: Vec<u32> =
+            claim.queues.iter().filter_map(|name| self.index.queues.number(name)).collect();
+        queues.sort_unstable();
+        queues.dedup();
+        queues.retain(|queue| self.offers(*queue, claim));
+        let head = |queue: u32| Some(Reverse((self.index.queues[queue].head()?, queue)));
+        let mut heads: BinaryHeap<Reverse<(Ticket, u32)>> = queues.into_iter().filter_map(head).collect();
         let mut claimed = Vec::new();
         let mut bytes = 0;
         while claimed.len() < claim.limit
-            && let Some(((_, _, id), queue)) = heads.pop_first()
+            && let Some(Reverse(((_, _, id), queue))) = heads.pop()
         {
-            let job = self.take(now, id, claim);
+            let job = self.take(now, id, claim, registry);
             bytes += job.bytes();
             claimed.push(job);
             if !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max) {
                 break;
             }
-            if let Some((priority, run_at, id)) = self.head(&queue, claim) {
+            if let Some((priority, run_at, id)) = self.index.queues[queue].head() {
                 let priority =
                     if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };
-                heads.insert(((priority, run_at, id), queue));
+                heads.push(Reverse(((priority, run_at, id), queue)));
             }
         }
         claimed
     }
 
     pub(super) fn renew(&mut self, now: Now, holder: &WorkerKey, hold: Hold, lease: Duration) -> Renewed {
-        let standing = self.jobs.get(&hold.job).filter(|row| {
-            let was_taken_away = row.job.state != State::Running && row.job.fence == hold.fence;
-            self.stands(&row.job, holder, hold) || (was_taken_away && self.has(Mutation::RenewRevivesLost))
+        let standing = self.jobs.get(hold.job).filter(|row| {
+            let was_taken_away = row.state != State::Running && row.fence == hold.fence;
+            self.stands(row, holder, hold) || (was_taken_away && self.has(Mutation::RenewRevivesLost))
         });
         let Some(row) = standing else {
             return self.adopt(now, holder, hold, lease);
         };
-        let (cancel, exclusive) = (row.job.cancel_requested, self.is_exclusive(row));
-        let own = self.heartbeat_timeout_of(&row.job).filter(|_| !self.has(Mutation::RenewForgetsOwnLease));
+        let (cancel, exclusive) = (row.cancel_requested, self.is_exclusive(row));
+        let own = self.heartbeat_timeout_of(row).filter(|_| !self.has(Mutation::RenewForgetsOwnLease));
         let lease = own.unwrap_or(lease);
         self.change(hold.job, |row| {
             row.granted = lease;
             row.adopted = false;
-            row.job.lease_until = Some(now.lease + lease);
+            row.lease_until = Some(now.lease + lease);
             // Both are so already; only the mutation above has something to write here.
-            row.job.state = State::Running;
-            row.job.holder.get_or_insert_with(|| holder.clone());
+            row.state = State::Running;
+            row.holder.get_or_insert_with(|| holder.clone());
         });
         Renewed::Held { lease, cancel, exclusive }
     }
 
     pub(super) fn progress(&mut self, holder: &WorkerKey, progress: Progress) -> bool {
-        let Some(row) = self.jobs.get(&progress.hold.job) else {
+        let Some(row) = self.jobs.get(progress.hold.job) else {
             return false;
         };
-        let is_running = row.job.state == State::Running;
-        let stands = self.stands(&row.job, holder, progress.hold);
+        let is_running = row.state == State::Running;
+        let stands = self.stands(row, holder, progress.hold);
         if !is_running || !self.guard(Mutation::ProgressWithoutFence, stands) {
             return false;
         }
         let keeps_losses = self.has(Mutation::ProgressKeepsLosses);
-        let job = &mut self.jobs.get_mut(&progress.hold.job).expect("it was just found").job;
+        let row = self.jobs.get_mut(progress.hold.job).expect("it was just found");
         // None of these is indexed.
-        job.progress = progress.note.or_else(|| job.progress.take());
-        job.checkpoint = progress.checkpoint.or_else(|| job.checkpoint.take());
-        job.lost = if keeps_losses { job.lost } else { 0 };
+        row.lost = if keeps_losses { row.lost } else { 0 };
+        let rare = row.rare_mut();
+        rare.progress = progress.note.or_else(|| rare.progress.take());
+        rare.checkpoint = progress.checkpoint.or_else(|| rare.checkpoint.take());
         true
     }
 
-    /// What a queue offers to this claim next.
-    fn head(&self, queue: &QueueName, claim: &Claim) -> Option<Ticket> {
-        let queue = self.index.queues.get(queue)?;
-        let may_hold = claim.exclusive || !queue.settings.exclusive;
-        let offers = self.guard(Mutation::ClaimFromPausedQueue, !queue.settings.paused)
-            && self.guard(Mutation::ExclusiveIgnoredInClaim, may_hold);
-        queue.head().filter(|_| offers)
+    /// Whether a queue offers anything to this claim.
+    fn offers(&self, queue: u32, claim: &Claim) -> bool {
+        let settings = &self.index.queues[queue].settings;
+        let may_hold = claim.exclusive || !settings.exclusive;
+        self.guard(Mutation::ClaimFromPausedQueue, !settings.paused)
+            && self.guard(Mutation::ExclusiveIgnoredInClaim, may_hold)
     }
 
     /// Gives an available job to a holder.
-    fn take(&mut self, now: Now, id: JobId, claim: &Claim) -> Claimed {
-        let row = self.jobs.get(&id).expect("an indexed job exists");
-        let job = &row.job;
-        // What waits is not exclusive; only a mutation leaves it so.
-        let exclusive = row.exclusive || self.is_exclusive_queue(&job.queue);
-        let heartbeat_timeout = self.heartbeat_timeout_of(job);
-        let lease = heartbeat_timeout.unwrap_or(claim.lease);
-        let next =
-            (job.fence.get() + 1).max(self.inherited.as_ref().map_or(0, |inherited| inherited.least_fence()));
+    fn take(&mut self, now: Now, id: JobId, claim: &Claim, registry: Option<RegistryId>) -> Claimed {
+        let least_fence = self.inherited.as_ref().map_or(0, |inherited| inherited.least_fence());
         let follows_clock = !self.has(Mutation::FenceNotIncreased);
+        let row = &self.jobs[id];
+        let settings = &self.queue_of(row).settings;
+        // What waits is not exclusive; only a mutation leaves it so.
+        let exclusive = row.exclusive || settings.exclusive;
+        let heartbeat_timeout = self.heartbeat_timeout_of(row);
+        let lease = heartbeat_timeout.unwrap_or(claim.lease);
+        let next = (row.fence.get() + 1).max(least_fence);
         let fence = Fence::new(if follows_clock { next.max(now.lease.as_micros()) } else { next });
-        let registry = self.workers.registry_of(&claim.holder);
-        let job = self.change(id, |row| {
-            let job = &mut row.job;
-            job.state = State::Running;
-            job.fence = fence;
-            job.attempt += 1;
-            job.holder = Some(claim.holder.clone());
-            job.lease_until = Some(now.lease + lease);
-            job.started_at = Some(now.wall);
+        let queue = self.queue_of(row).name.clone();
+        let row = self.change(id, |row| {
+            row.state = State::Running;
+            row.fence = fence;
+            row.attempt += 1;
+            row.holder = Some(claim.holder.clone());
+            row.lease_until = Some(now.lease + lease);
+            row.started_at = Some(now.wall);
             row.granted = lease;
             row.exclusive = exclusive;
             row.registry = registry;
@@ -119,22 +124,23 @@ impl Tables {
             }
         });
         let hold = Hold { job: id, fence };
+        let rare = row.rare();
         let claimed = Claimed {
             hold,
-            queue: job.queue.clone(),
-            kind: job.kind.clone(),
-            payload: job.payload.clone(),
-            content_type: job.content_type.clone(),
-            priority: job.priority,
-            attempt: job.attempt,
-            max_attempts: job.max_attempts,
+            queue,
+            kind: row.kind.clone(),
+            payload: row.payload.clone(),
+            content_type: row.content_type.clone(),
+            priority: row.priority,
+            attempt: row.attempt,
+            max_attempts: row.max_attempts,
             lease,
             heartbeat_timeout,
-            timeout: job.timeout,
-            checkpoint: job.checkpoint.clone(),
-            traceparent: job.traceparent.clone(),
+            timeout: rare.timeout,
+            checkpoint: rare.checkpoint.clone(),
+            traceparent: rare.traceparent.clone(),
             exclusive,
-            waited: now.wall.since(job.run_at),
+            waited: now.wall.since(row.run_at),
         };
         self.note_claim(hold, claimed.attempt);
         claimed

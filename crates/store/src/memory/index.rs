@@ -2,12 +2,14 @@
 //! every index follows from the row alone.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::ops;
 use std::time::Duration;
 
 use model::{JobId, LeaseTime, QueueName, QueueSettings, RegistryId, State, UniqueKey, WallTime, WorkerKey};
 
-use super::tables::Row;
+use super::job_set::JobSet;
+use super::row::Row;
 
 /// A place in the order of claims: priority first, then time, then id.
 pub(super) type Ticket = (Reverse<i16>, WallTime, JobId);
@@ -15,127 +17,164 @@ pub(super) type Ticket = (Reverse<i16>, WallTime, JobId);
 /// Everything that can be found by something other than its id.
 #[derive(Default)]
 pub(super) struct Index {
-    /// All queues, by name.
-    pub(super) queues: BTreeMap<QueueName, Queue>,
-    /// Those of a queue that has none of its own.
-    pub(super) first_settings: QueueSettings,
+    pub(super) queues: Queues,
     /// Scheduled jobs by the time they are due.
-    pub(super) scheduled: BTreeSet<(WallTime, JobId)>,
+    pub(super) scheduled: JobSet<WallTime>,
     /// The leases of running jobs, by the registry their holder is in.
     pub(super) leases: BTreeMap<Option<RegistryId>, Leases>,
     /// Running jobs by holder; a holder without jobs has no entry.
-    pub(super) held: BTreeMap<WorkerKey, BTreeSet<JobId>>,
+    pub(super) held: BTreeMap<WorkerKey, JobSet<()>>,
     /// Completed and cancelled jobs by the time they ended.
-    pub(super) finished: BTreeSet<(WallTime, JobId)>,
+    pub(super) finished: JobSet<WallTime>,
     /// Dead jobs by the time they ended.
-    pub(super) buried: BTreeSet<(WallTime, JobId)>,
+    pub(super) buried: JobSet<WallTime>,
+}
+
+/// All queues. A queue is never removed, so that its number is its own.
+#[derive(Default)]
+pub(super) struct Queues {
+    all: Vec<Queue>,
+    numbers: BTreeMap<QueueName, u32>,
+    /// The number that was asked for last.
+    last: u32,
+    /// What a new queue is set to.
+    pub(super) first_settings: QueueSettings,
 }
 
 /// Leases of running jobs.
 #[derive(Default)]
 pub(super) struct Leases {
     /// By their end.
-    pub(super) ends: BTreeSet<(LeaseTime, JobId)>,
+    pub(super) ends: JobSet<LeaseTime>,
     /// How many were granted with this length.
     pub(super) lengths: BTreeMap<Duration, usize>,
 }
 
 /// One queue: its settings and what is in it.
-#[derive(Default)]
 pub(super) struct Queue {
+    pub(super) name: QueueName,
     pub(super) settings: QueueSettings,
     /// Jobs in each state, by the state's number.
     pub(super) counts: [u64; 6],
     /// Available jobs, a lane for each priority; a lane is never empty.
-    lanes: BTreeMap<Reverse<i16>, BTreeSet<(WallTime, JobId)>>,
+    lanes: BTreeMap<Reverse<i16>, JobSet<WallTime>>,
     /// Who has which unique key.
     keys: BTreeMap<UniqueKey, JobId>,
 }
 
 impl Index {
-    /// Enters the row everywhere it belongs, creating its queue if it is the first.
+    /// Enters the row everywhere it belongs.
     pub(super) fn link(&mut self, row: &Row) {
-        let job = &row.job;
-        if !self.queues.contains_key(&job.queue) {
-            let queue = Queue { settings: self.first_settings.clone(), ..Queue::default() };
-            self.queues.insert(job.queue.clone(), queue);
-        }
-        let queue = self.queues.get_mut(&job.queue).expect("it was created if it was missing");
-        queue.counts[job.state as usize] += 1;
-        if let Some(key) = &job.unique_key
-            && (row.retains_key || !job.state.is_terminal())
+        let queue = &mut self.queues[row.queue];
+        queue.counts[row.state as usize] += 1;
+        if let Some(key) = &row.rare().unique_key
+            && (row.retains_key || !row.state.is_terminal())
         {
-            queue.keys.insert(key.clone(), job.id);
+            queue.keys.insert(key.clone(), row.id);
         }
-        match job.state {
-            State::Scheduled => {
-                self.scheduled.insert((job.run_at, job.id));
-            }
-            State::Available => {
-                queue.lanes.entry(row.lane).or_default().insert((job.run_at, job.id));
-            }
+        match row.state {
+            State::Scheduled => self.scheduled.insert(row.run_at, row.id),
+            State::Available => queue.lanes.entry(Reverse(row.lane)).or_default().insert(row.run_at, row.id),
             State::Running => {
                 let (holder, lease_until) = running(row);
                 let leases = self.leases.entry(row.registry).or_default();
-                leases.ends.insert((lease_until, job.id));
+                leases.ends.insert(lease_until, row.id);
                 *leases.lengths.entry(row.granted).or_default() += 1;
                 match self.held.get_mut(holder) {
-                    Some(jobs) => jobs.insert(job.id),
-                    None => self.held.entry(holder.clone()).or_default().insert(job.id),
-                };
+                    Some(jobs) => jobs.insert((), row.id),
+                    None => self.held.entry(holder.clone()).or_default().insert((), row.id),
+                }
             }
-            State::Completed | State::Cancelled => {
-                self.finished.insert((ended(row), job.id));
-            }
-            State::Dead => {
-                self.buried.insert((ended(row), job.id));
-            }
+            State::Completed | State::Cancelled => self.finished.insert(ended(row), row.id),
+            State::Dead => self.buried.insert(ended(row), row.id),
         }
     }
 
     /// Removes the row from everywhere it is entered.
     pub(super) fn unlink(&mut self, row: &Row) {
-        let job = &row.job;
-        let queue = self.queues.get_mut(&job.queue).expect("a linked job has a queue");
-        queue.counts[job.state as usize] -= 1;
-        if let Some(key) = &job.unique_key
-            && queue.keys.get(key) == Some(&job.id)
+        let queue = &mut self.queues[row.queue];
+        queue.counts[row.state as usize] -= 1;
+        if let Some(key) = &row.rare().unique_key
+            && queue.keys.get(key) == Some(&row.id)
         {
             queue.keys.remove(key);
         }
-        match job.state {
-            State::Scheduled => {
-                self.scheduled.remove(&(job.run_at, job.id));
-            }
+        match row.state {
+            State::Scheduled => self.scheduled.remove(row.run_at, row.id),
             State::Available => {
-                let lane = queue.lanes.get_mut(&row.lane).expect("an available job has a lane");
-                lane.remove(&(job.run_at, job.id));
+                let lane = queue.lanes.get_mut(&Reverse(row.lane)).expect("an available job has a lane");
+                lane.remove(row.run_at, row.id);
                 if lane.is_empty() {
-                    queue.lanes.remove(&row.lane);
+                    queue.lanes.remove(&Reverse(row.lane));
                 }
             }
             State::Running => {
                 let (holder, lease_until) = running(row);
                 let leases = self.leases.get_mut(&row.registry).expect("a running job's lease is entered");
-                leases.ends.remove(&(lease_until, job.id));
+                leases.ends.remove(lease_until, row.id);
                 let alike = leases.lengths.get_mut(&row.granted).expect("a running job's lease is counted");
                 *alike -= 1;
                 if *alike == 0 {
                     leases.lengths.remove(&row.granted);
                 }
                 let jobs = self.held.get_mut(holder).expect("a running job is entered under its holder");
-                jobs.remove(&job.id);
+                jobs.remove((), row.id);
                 if jobs.is_empty() {
                     self.held.remove(holder);
                 }
             }
-            State::Completed | State::Cancelled => {
-                self.finished.remove(&(ended(row), job.id));
-            }
-            State::Dead => {
-                self.buried.remove(&(ended(row), job.id));
-            }
+            State::Completed | State::Cancelled => self.finished.remove(ended(row), row.id),
+            State::Dead => self.buried.remove(ended(row), row.id),
         }
+    }
+
+    /// What a holder holds, by id.
+    pub(super) fn held_by(&self, holder: &WorkerKey) -> Vec<JobId> {
+        self.held.get(holder).into_iter().flat_map(JobSet::iter).map(|((), id)| id).collect()
+    }
+}
+
+impl Queues {
+    /// The number of this queue, which is created if it is the first time.
+    pub(super) fn enter(&mut self, name: &QueueName) -> u32 {
+        if self.all.get(self.last as usize).is_none_or(|last| last.name != *name) {
+            self.last = self.number(name).unwrap_or_else(|| {
+                self.all.push(Queue {
+                    name: name.clone(),
+                    settings: self.first_settings.clone(),
+                    counts: [0; 6],
+                    lanes: BTreeMap::new(),
+                    keys: BTreeMap::new(),
+                });
+                let number = self.all.len() as u32 - 1;
+                self.numbers.insert(name.clone(), number);
+                number
+            });
+        }
+        self.last
+    }
+
+    pub(super) fn number(&self, name: &QueueName) -> Option<u32> {
+        self.numbers.get(name).copied()
+    }
+
+    /// All of them, by name.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Queue> {
+        self.numbers.values().map(|number| &self[*number])
+    }
+}
+
+impl ops::Index<u32> for Queues {
+    type Output = Queue;
+
+    fn index(&self, number: u32) -> &Queue {
+        &self.all[number as usize]
+    }
+}
+
+impl ops::IndexMut<u32> for Queues {
+    fn index_mut(&mut self, number: u32) -> &mut Queue {
+        &mut self.all[number as usize]
     }
 }
 
@@ -144,12 +183,12 @@ impl Queue {
     pub(super) fn head(&self) -> Option<Ticket> {
         let (priority, lane) = self.lanes.first_key_value()?;
         let (run_at, id) = lane.first().expect("a lane is never empty");
-        Some((*priority, *run_at, *id))
+        Some((*priority, run_at, id))
     }
 
     /// Since when its oldest available job has been ready. Costs as much as it has priorities in use.
     pub(super) fn oldest(&self) -> Option<WallTime> {
-        self.lanes.values().filter_map(|lane| lane.first()).map(|(run_at, _)| *run_at).min()
+        self.lanes.values().filter_map(JobSet::first).map(|(run_at, _)| run_at).min()
     }
 
     /// Which job has this unique key.
@@ -159,10 +198,10 @@ impl Queue {
 }
 
 fn running(row: &Row) -> (&WorkerKey, LeaseTime) {
-    let holder = row.job.holder.as_ref().expect("a running job has a holder");
-    (holder, row.job.lease_until.expect("a running job has a lease"))
+    let holder = row.holder.as_ref().expect("a running job has a holder");
+    (holder, row.lease_until.expect("a running job has a lease"))
 }
 
 fn ended(row: &Row) -> WallTime {
-    row.job.finished_at.expect("a finished job has the time it ended")
+    row.finished_at.expect("a finished job has the time it ended")
 }

@@ -2,32 +2,32 @@
 
 use std::ops::Bound;
 
-use model::{Fence, Hold, Invalid, Job, JobId, QueueName, QueuePatch, QueueSettings, State};
+use model::{Fence, Hold, Invalid, JobId, QueueName, QueuePatch, QueueSettings, State};
 
 use super::clock::Now;
 use super::mutation::Mutation;
+use super::row::Row;
 use super::tables::{Tables, volatile_settings};
 use crate::port::{Cancelled, Redriven, Retention, Selection};
 
 impl Tables {
     pub(super) fn cancel(&mut self, now: Now, id: JobId) -> Cancelled {
-        let Some(row) = self.jobs.get_mut(&id) else {
+        let Some(row) = self.jobs.get_mut(id) else {
             return Cancelled::Unknown;
         };
-        let job = &mut row.job;
-        match job.state {
+        match row.state {
             State::Scheduled | State::Available => {
                 self.change(id, |row| {
-                    row.job.state = State::Cancelled;
-                    row.job.finished_at = Some(now.wall);
+                    row.state = State::Cancelled;
+                    row.finished_at = Some(now.wall);
                 });
                 Cancelled::Now
             }
             State::Running => {
                 // The mark is not indexed.
-                job.cancel_requested = true;
-                let holder = job.holder.clone().expect("a running job has a holder");
-                Cancelled::Asked { hold: Hold { job: id, fence: job.fence }, holder }
+                row.cancel_requested = true;
+                let holder = row.holder.clone().expect("a running job has a holder");
+                Cancelled::Asked { hold: Hold { job: id, fence: row.fence }, holder }
             }
             ended @ (State::Completed | State::Cancelled | State::Dead) => Cancelled::AlreadyEnded(ended),
         }
@@ -39,9 +39,9 @@ impl Tables {
             Selection::Filter { filter, after } => {
                 let after = after.filter(|_| !self.has(Mutation::RedriveIgnoresAfter));
                 let above = (after.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded);
-                let jobs = self.jobs.range(above).map(|(_, row)| &row.job);
-                let chosen = jobs.filter(|job| is_redrivable(job) && filter.matches(job));
-                chosen.take(limit).map(|job| job.id).collect()
+                let rows = self.jobs.range(above);
+                let chosen = rows.filter(|row| is_redrivable(row) && self.matches(&filter, row));
+                chosen.take(limit).map(|row| row.id).collect()
             }
         };
         ids.into_iter().map(|id| (id, self.redrive_one(now, id))).collect()
@@ -54,11 +54,8 @@ impl Tables {
         let (finished_until, buried_until) = (now.wall - retention.completed, now.wall - dead);
         let finished = self.index.finished.iter().take_while(|(at, _)| *at <= finished_until);
         let buried = self.index.buried.iter().take_while(|(at, _)| *at <= buried_until);
-        let gone: Vec<JobId> = finished.chain(buried).take(limit).map(|(_, id)| *id).collect();
-        for id in &gone {
-            let row = self.jobs.remove(id).expect("an indexed job exists");
-            self.index.unlink(&row);
-        }
+        let gone: Vec<JobId> = finished.chain(buried).take(limit).map(|(_, id)| id).collect();
+        gone.iter().for_each(|id| self.remove(*id));
         let forgotten = self.requests.forget(now.wall - Retention::REQUEST_IDS, limit);
         let gone_workers = self.purge_workers(now.wall - Retention::WORKERS, limit);
         let gone_clients = self.purge_clients(now, limit);
@@ -81,46 +78,46 @@ impl Tables {
 
     pub(super) fn set_queue(&mut self, queue: &QueueName, patch: &QueuePatch) -> QueueSettings {
         let stays = self.inherited.is_some() && !self.has(Mutation::VolatileQueueFollowsPatch);
-        let queue = self.index.queues.entry(queue.clone()).or_default();
+        let number = self.index.queues.enter(queue);
+        let queue = &mut self.index.queues[number];
         let settings = patch.apply(&queue.settings);
         queue.settings = if stays { volatile_settings(settings) } else { settings };
         queue.settings.clone()
     }
 
     fn redrive_one(&mut self, now: Now, id: JobId) -> Redriven {
-        let Some(row) = self.jobs.get(&id) else {
+        let Some(row) = self.jobs.get(id) else {
             return Redriven::Unknown;
         };
-        if !is_redrivable(&row.job) {
-            return Redriven::NotEnded(row.job.state);
+        if !is_redrivable(row) {
+            return Redriven::NotEnded(row.state);
         }
-        if !self.guard(Mutation::RedriveStealsUniqueKey, self.is_key_free(&row.job)) {
+        if !self.guard(Mutation::RedriveStealsUniqueKey, self.is_key_free(row)) {
             return Redriven::KeyTaken;
         }
-        let queue = row.job.queue.clone();
+        let queue = self.queue_of(row).name.clone();
         let keeps_fence = !self.has(Mutation::FenceResetByRedrive);
         let keeps_attempts = self.has(Mutation::RedriveKeepsAttempts);
         let keeps_cancel = self.has(Mutation::RedriveKeepsCancel);
         self.change(id, |row| {
-            let job = &mut row.job;
-            job.state = State::Available;
-            job.run_at = now.wall;
-            job.finished_at = None;
-            job.lost = 0;
-            job.attempt = if keeps_attempts { job.attempt } else { 0 };
-            job.cancel_requested &= keeps_cancel;
-            job.fence = if keeps_fence { job.fence } else { Fence::NONE };
+            row.state = State::Available;
+            row.run_at = now.wall;
+            row.finished_at = None;
+            row.lost = 0;
+            row.attempt = if keeps_attempts { row.attempt } else { 0 };
+            row.cancel_requested &= keeps_cancel;
+            row.fence = if keeps_fence { row.fence } else { Fence::NONE };
         });
         Redriven::Again(queue)
     }
 
     /// True if no other job has this one's unique key.
-    fn is_key_free(&self, job: &Job) -> bool {
-        let owner = job.unique_key.as_ref().and_then(|key| self.index.queues.get(&job.queue)?.owner(key));
-        owner.is_none_or(|owner| owner == job.id)
+    fn is_key_free(&self, row: &Row) -> bool {
+        let owner = row.rare().unique_key.as_ref().and_then(|key| self.queue_of(row).owner(key));
+        owner.is_none_or(|owner| owner == row.id)
     }
 }
 
-fn is_redrivable(job: &Job) -> bool {
-    matches!(job.state, State::Dead | State::Cancelled)
+fn is_redrivable(row: &Row) -> bool {
+    matches!(row.state, State::Dead | State::Cancelled)
 }

@@ -6,26 +6,28 @@ use model::{Job, JobId, RegistryId};
 
 use super::clock::Now;
 use super::mutation::Mutation;
+use super::row::Row;
 use super::tables::{Tables, due_in};
 use crate::port::{Deadlines, JobFilter, Page, QueueStats};
 
 impl Tables {
     pub(super) fn get(&self, id: JobId) -> Option<Job> {
-        self.jobs.get(&id).map(|row| row.job.clone())
+        self.jobs.get(id).map(|row| self.shown(row))
     }
 
     pub(super) fn list(&self, filter: &JobFilter, page: Page) -> Vec<Job> {
         let below = page.before.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.jobs.range((Bound::Unbounded, below)).rev();
-        rows.map(|(_, row)| &row.job).filter(|job| filter.matches(job)).take(page.limit).cloned().collect()
+        let matching = rows.filter(|row| self.matches(filter, row));
+        matching.take(page.limit).map(|row| self.shown(row)).collect()
     }
 
     pub(super) fn stats(&self, now: Now) -> Vec<QueueStats> {
         self.index
             .queues
             .iter()
-            .map(|(name, queue)| QueueStats {
-                queue: name.clone(),
+            .map(|queue| QueueStats {
+                queue: queue.name.clone(),
                 settings: queue.settings.clone(),
                 counts: queue.counts,
                 oldest: queue.oldest().map(|ready_at| now.wall.since(ready_at)),
@@ -35,21 +37,20 @@ impl Tables {
 
     pub(super) fn deadlines(&self, now: Now, registry: RegistryId) -> Deadlines {
         let leases = || self.leases_judged_by(registry, Mutation::DeadlinesShowOthers);
-        let next_lease = leases().filter_map(|leases| leases.ends.first()).map(|(until, _)| *until).min();
+        let next_lease = leases().filter_map(|leases| leases.ends.first()).map(|(until, _)| until).min();
         let longest =
             leases().filter_map(|leases| leases.lengths.last_key_value()).map(|(length, _)| *length);
         Deadlines {
-            next_run_in: self.index.scheduled.first().map(|(run_at, _)| due_in(*run_at, now)),
+            next_run_in: self.index.scheduled.first().map(|(run_at, _)| due_in(run_at, now)),
             next_lease_in: next_lease.map(|until| until.since(now.lease)),
             longest_lease: longest.max(),
         }
     }
-}
 
-impl JobFilter {
-    pub(super) fn matches(&self, job: &Job) -> bool {
-        self.queue.as_ref().is_none_or(|queue| *queue == job.queue)
-            && self.kind.as_ref().is_none_or(|kind| *kind == job.kind)
-            && (self.states.is_empty() || self.states.contains(&job.state))
+    /// Whether a job is among those that are asked for.
+    pub(super) fn matches(&self, filter: &JobFilter, row: &Row) -> bool {
+        filter.queue.as_ref().is_none_or(|queue| *queue == self.queue_of(row).name)
+            && filter.kind.as_ref().is_none_or(|kind| *kind == row.kind)
+            && (filter.states.is_empty() || filter.states.contains(&row.state))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::{JobId, RegistryId, WorkerKey};
+use model::{RegistryId, WorkerKey};
 
 use super::mutation::Mutation;
 use super::tables::Tables;
@@ -81,8 +81,7 @@ impl Tables {
     /// Enters what a holder holds under the registry that it is in now.
     pub(super) fn follow(&mut self, holder: &WorkerKey, adopted: bool) {
         let registry = self.workers.registry_of(holder);
-        let held: Vec<JobId> = self.index.held.get(holder).into_iter().flatten().copied().collect();
-        for id in held {
+        for id in self.index.held_by(holder) {
             self.change(id, |row| {
                 row.registry = registry;
                 row.adopted |= adopted;

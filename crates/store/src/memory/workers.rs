@@ -169,11 +169,11 @@ impl Tables {
         let keeps_exclusive = !self.has(Mutation::SucceedForgetsExclusive);
         if self.may_succeed(former, successor) {
             for hold in holds {
-                let row = self.jobs.get(&hold.job);
-                if row.is_some_and(|row| self.stands(&row.job, former, *hold)) {
+                let row = self.jobs.get(hold.job);
+                if row.is_some_and(|row| self.stands(row, former, *hold)) {
                     let registry = self.workers.registry_of(successor);
                     self.change(hold.job, |row| {
-                        row.job.holder = Some(successor.clone());
+                        row.holder = Some(successor.clone());
                         row.registry = registry;
                         row.adopted = false;
                         row.exclusive &= keeps_exclusive;
@@ -188,7 +188,7 @@ impl Tables {
         // Asked of the rows and not noted above, so that a repeat answers as the first time.
         let has_gone_on = self.workers.end_of(former) == Some(HolderEnd::Succeeded);
         let is_held =
-            |hold: &Hold| self.jobs.get(&hold.job).is_some_and(|row| self.stands(&row.job, successor, *hold));
+            |hold: &Hold| self.jobs.get(hold.job).is_some_and(|row| self.stands(row, successor, *hold));
         holds.iter().map(|hold| has_gone_on && is_held(hold)).collect()
     }
 

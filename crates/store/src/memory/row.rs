@@ -1,0 +1,182 @@
+//! A job as the memory store keeps it. There may be millions: what few jobs have is apart.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{
+    Fence, Job, JobId, Kind, LeaseTime, Limits, NewJob, QueueName, RegistryId, RetryPolicy, State, UniqueKey,
+    UniqueScope, WallTime, When, WorkerKey,
+};
+
+/// A job and what the store adds to it. What is not explained here is as in [`Job`].
+pub(super) struct Row {
+    pub(super) id: JobId,
+    /// The number of its queue.
+    pub(super) queue: u32,
+    pub(super) priority: i16,
+    /// Its place among the priorities of its queue.
+    pub(super) lane: i16,
+    pub(super) state: State,
+    pub(super) cancel_requested: bool,
+    /// The unique key outlives the job's life and is free only when retention removes the row.
+    pub(super) retains_key: bool,
+    /// It is running, by an exclusive claim.
+    pub(super) exclusive: bool,
+    /// Another server took its holder over while it ran, and it was not renewed since.
+    pub(super) adopted: bool,
+    pub(super) attempt: u32,
+    pub(super) max_attempts: u32,
+    pub(super) lost: u32,
+    pub(super) max_lost: u32,
+    pub(super) run_at: WallTime,
+    pub(super) enqueued_at: WallTime,
+    pub(super) started_at: Option<WallTime>,
+    pub(super) finished_at: Option<WallTime>,
+    pub(super) fence: Fence,
+    pub(super) reported_fence: Fence,
+    /// The first fence that was minted for it here.
+    pub(super) first: Fence,
+    pub(super) lease_until: Option<LeaseTime>,
+    /// The lease granted last.
+    pub(super) granted: Duration,
+    pub(super) holder: Option<WorkerKey>,
+    /// Whose report was the last that was accepted.
+    pub(super) reporter: Option<WorkerKey>,
+    /// It is running, by a holder in this registry.
+    pub(super) registry: Option<RegistryId>,
+    pub(super) kind: Kind,
+    pub(super) payload: Bytes,
+    pub(super) content_type: String,
+    pub(super) result: Option<Bytes>,
+    rare: Option<Box<Rare>>,
+}
+
+/// What few jobs have.
+#[derive(Default, PartialEq, Eq)]
+pub(super) struct Rare {
+    pub(super) heartbeat_timeout: Option<Duration>,
+    pub(super) timeout: Option<Duration>,
+    pub(super) retry: Option<RetryPolicy>,
+    pub(super) unique_key: Option<UniqueKey>,
+    pub(super) unique_scope: UniqueScope,
+    pub(super) traceparent: Option<String>,
+    pub(super) last_error: Option<String>,
+    pub(super) progress: Option<Bytes>,
+    pub(super) checkpoint: Option<Bytes>,
+    /// The last claim that ended without its holder's report: as lost, or handed back.
+    pub(super) taken: Option<(WorkerKey, Fence)>,
+}
+
+/// Of a job that has nothing rare.
+static NOTHING: Rare = Rare {
+    heartbeat_timeout: None,
+    timeout: None,
+    retry: None,
+    unique_key: None,
+    unique_scope: UniqueScope::Live,
+    traceparent: None,
+    last_error: None,
+    progress: None,
+    checkpoint: None,
+    taken: None,
+};
+
+impl Row {
+    /// A job that was just submitted, into the queue with this number.
+    pub(super) fn new(now: WallTime, new: NewJob, queue: u32, max_attempts: u32) -> Self {
+        let run_at = match new.when {
+            When::Now => now,
+            When::After(delay) => now + delay,
+            // A past date is kept, so that jobs that should have run earlier are claimed earlier.
+            When::At(date) => date,
+        };
+        let rare = Rare {
+            heartbeat_timeout: new.heartbeat_timeout,
+            timeout: new.timeout,
+            retry: new.retry,
+            unique_key: new.unique_key,
+            unique_scope: new.unique_scope,
+            traceparent: new.traceparent,
+            ..Rare::default()
+        };
+        Row {
+            id: new.id,
+            queue,
+            priority: new.priority,
+            lane: new.priority,
+            state: if run_at > now { State::Scheduled } else { State::Available },
+            cancel_requested: false,
+            retains_key: rare.unique_scope == UniqueScope::Retained,
+            exclusive: false,
+            adopted: false,
+            attempt: 0,
+            max_attempts,
+            lost: 0,
+            max_lost: new.max_lost.unwrap_or(Limits::LOST_DEFAULT),
+            run_at,
+            enqueued_at: now,
+            started_at: None,
+            finished_at: None,
+            fence: Fence::NONE,
+            reported_fence: Fence::NONE,
+            first: Fence::NONE,
+            lease_until: None,
+            granted: Duration::ZERO,
+            holder: None,
+            reporter: None,
+            registry: None,
+            kind: new.kind,
+            payload: new.payload,
+            content_type: new.content_type,
+            result: None,
+            rare: (rare != NOTHING).then(|| Box::new(rare)),
+        }
+    }
+
+    /// What few jobs have, to be changed.
+    pub(super) fn rare_mut(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
+    }
+
+    /// What few jobs have.
+    pub(super) fn rare(&self) -> &Rare {
+        self.rare.as_deref().unwrap_or(&NOTHING)
+    }
+
+    /// The job, as others see it.
+    pub(super) fn job(&self, queue: &QueueName) -> Job {
+        let rare = self.rare();
+        Job {
+            id: self.id,
+            queue: queue.clone(),
+            kind: self.kind.clone(),
+            payload: self.payload.clone(),
+            content_type: self.content_type.clone(),
+            priority: self.priority,
+            state: self.state,
+            run_at: self.run_at,
+            attempt: self.attempt,
+            max_attempts: self.max_attempts,
+            lost: self.lost,
+            max_lost: self.max_lost,
+            fence: self.fence,
+            holder: self.holder.clone(),
+            lease_until: self.lease_until,
+            cancel_requested: self.cancel_requested,
+            heartbeat_timeout: rare.heartbeat_timeout,
+            timeout: rare.timeout,
+            retry: rare.retry,
+            unique_key: rare.unique_key.clone(),
+            unique_scope: rare.unique_scope,
+            reported_fence: self.reported_fence,
+            enqueued_at: self.enqueued_at,
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            last_error: rare.last_error.clone(),
+            progress: rare.progress.clone(),
+            checkpoint: rare.checkpoint.clone(),
+            result: self.result.clone(),
+            traceparent: rare.traceparent.clone(),
+        }
+    }
+}
