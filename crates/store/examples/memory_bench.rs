@@ -4,74 +4,91 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{ClientId, Clock, Instant, Kind, NewJob, Outcome, QueueName, Report, WallTime, WorkerKey};
+use model::{
+    ClientId, Clock, Hold, Instant, JobId, Kind, NewJob, Outcome, QueueName, Report, WallTime, WorkerKey,
+};
 use store::conformance::ready;
 use store::{Claim, EnqueueBatch, JobStore, MemoryStore, Paired};
 
 const JOBS: u64 = 500_000;
 const ENQUEUED_AT_ONCE: u64 = 1_000;
 const CLAIMED_AT_ONCE: usize = 100;
+/// As many claims are made before the first of their jobs ends.
 const WORKERS: usize = 20;
 
 fn main() {
     let clock = Arc::new(Machine);
     let queue = QueueName::new("bulk").expect("a name");
-    measure("memory", &MemoryStore::volatile(clock.clone()), &queue);
+    let (unattended, awaited) = (ClientId::unattended(Machine.wall(), 1), ClientId::new(Machine.wall(), 1));
+    let store = MemoryStore::volatile(clock.clone());
+    measure("volatile, first", &store, &queue, unattended, 0);
+    measure("volatile, again", &store, &queue, unattended, JOBS);
+    measure("volatile, acknowledged", &store, &queue, awaited, 0);
     let durable = Arc::new(MemoryStore::new(clock.clone()));
     let pair = ready(Paired::open(durable, clock)).expect("a memory store opens");
     let volatile = model::QueuePatch { volatile: Some(true), ..model::QueuePatch::default() };
     ready(pair.set_queue(&queue, volatile)).expect("an empty queue");
-    measure("paired", pair.as_ref(), &queue);
+    measure("paired", pair.as_ref(), &queue, unattended, 0);
 }
 
-fn measure(name: &str, store: &dyn JobStore, queue: &QueueName) {
-    let client = ClientId::unattended(Machine.wall(), 1);
+/// Enqueues all jobs of one client from this number on, then claims and ends them.
+fn measure(name: &str, store: &dyn JobStore, queue: &QueueName, client: ClientId, first: u64) {
     let kind = Kind::new("noop").expect("a name");
     let payload = Bytes::from(vec![7; 100]);
-    let batch = |from: u64| -> Vec<NewJob> {
+    let batch = |from: u64| -> EnqueueBatch {
         let ids = (from..from + ENQUEUED_AT_ONCE).map(|number| client.job(number));
-        ids.map(|id| NewJob::new(id, queue.clone(), kind.clone(), payload.clone())).collect()
+        let jobs = ids.map(|id| NewJob::new(id, queue.clone(), kind.clone(), payload.clone())).collect();
+        EnqueueBatch { request_id: None, jobs }
     };
-    let mut enqueueing = Duration::ZERO;
-    for from in (0..JOBS).step_by(ENQUEUED_AT_ONCE as usize) {
-        let jobs = batch(from);
-        enqueueing += timed(|| drop(ready(store.enqueue(EnqueueBatch { request_id: None, jobs }))));
+    let mut spent = [Duration::ZERO; 4];
+    for from in (first..first + JOBS).step_by(ENQUEUED_AT_ONCE as usize) {
+        let batch = batch(from);
+        spent[0] += timed(|| drop(ready(store.enqueue(batch))));
     }
     let workers: Vec<WorkerKey> =
         (0..WORKERS).map(|number| WorkerKey::new(&format!("worker-{number}")).expect("a name")).collect();
-    let (mut claiming, mut finishing) = (Duration::ZERO, Duration::ZERO);
+    let claim = |holder: &WorkerKey| Claim {
+        holder: holder.clone(),
+        queues: vec![queue.clone()],
+        limit: CLAIMED_AT_ONCE,
+        bytes_max: usize::MAX,
+        lease: Duration::from_secs(30),
+        exclusive: true,
+    };
     let mut ended = 0;
-    let mut held = std::collections::VecDeque::new();
-    for worker in workers.iter().cycle() {
-        let claim = Claim {
-            holder: worker.clone(),
-            queues: vec![queue.clone()],
-            limit: CLAIMED_AT_ONCE,
-            bytes_max: usize::MAX,
-            lease: Duration::from_secs(30),
-            exclusive: true,
-        };
-        let mut claimed = Vec::new();
-        claiming += timed(|| claimed = ready(store.claim(claim)).expect("memory does not fail"));
-        held.push_back((worker, claimed));
-        // Ten batches are always on their way.
-        if held.len() == 10 {
-            let (worker, claimed) = held.pop_front().expect("it was just looked at");
-            let report = |hold| Report { hold, outcome: Outcome::Completed { result: Bytes::new() } };
-            let reports: Vec<Report> = claimed.iter().map(|claimed| report(claimed.hold)).collect();
-            ended += reports.len() as u64;
-            finishing += timed(|| drop(ready(store.finish(worker, reports))));
-        }
-        if ended == JOBS {
-            break;
+    while ended < JOBS {
+        let claims: Vec<Claim> = workers.iter().map(claim).collect();
+        let mut claimed = Vec::with_capacity(WORKERS);
+        spent[1] += timed(|| claimed.extend(claims.into_iter().map(|claim| ready(store.claim(claim)))));
+        let claimed: Vec<Vec<Hold>> = claimed
+            .into_iter()
+            .map(|jobs| jobs.expect("memory does not fail").into_iter().map(|job| job.hold).collect())
+            .collect();
+        let report =
+            |hold: &Hold| Report { hold: *hold, outcome: Outcome::Completed { result: Bytes::new() } };
+        let reports: Vec<Vec<Report>> =
+            claimed.iter().map(|holds| holds.iter().map(report).collect()).collect();
+        let mut answers = Vec::with_capacity(WORKERS);
+        spent[2] += timed(|| {
+            let reports = workers.iter().zip(reports);
+            answers.extend(reports.map(|(worker, reports)| ready(store.finish(worker, reports))));
+        });
+        let ids: Vec<Vec<JobId>> =
+            claimed.iter().map(|holds| holds.iter().map(|hold| hold.job).collect()).collect();
+        ended += ids.iter().map(|ids| ids.len() as u64).sum::<u64>();
+        if client.is_awaited() {
+            spent[3] += timed(|| {
+                ids.into_iter().for_each(|ids| {
+                    let oldest = ids.first().copied();
+                    drop(ready(store.acknowledge(ids, oldest)));
+                });
+            });
         }
     }
-    let per_job = |spent: Duration| spent.as_nanos() / u128::from(JOBS);
+    let [enqueue, claim, finish, acknowledge] = spent.map(|spent| spent.as_nanos() / u128::from(JOBS));
     println!(
-        "{name}: {} ns to enqueue a job, {} ns to claim it, {} ns to finish it",
-        per_job(enqueueing),
-        per_job(claiming),
-        per_job(finishing)
+        "{name}: {enqueue} ns to enqueue a job, {claim} to claim it, {finish} to finish it, {acknowledge} to acknowledge it: {} in all",
+        enqueue + claim + finish + acknowledge
     );
 }
 

@@ -122,9 +122,8 @@ impl Tables {
     pub(super) fn is_refused(&mut self, now: Now, id: JobId) -> bool {
         let ignores = self.has(Mutation::AcknowledgedRunsAgain);
         match (&mut self.inherited, id.submission()) {
-            (Some(inherited), Some((client, _))) if client.is_awaited() => {
-                inherited.clients.hear(now.wall, client);
-                inherited.clients.know_end_of(id) && !ignores
+            (Some(inherited), Some((client, number))) if client.is_awaited() => {
+                inherited.clients.hear(now.wall, client).knows(number) && !ignores
             }
             _ => false,
         }
@@ -173,17 +172,14 @@ impl Tables {
         }
         for id in ids {
             if let Some((client, number)) = id.submission().filter(|(client, _)| client.is_awaited()) {
-                self.inherited().clients.note(now.wall, client, number);
-                unneeded.extend(self.inherited().clients.take_unneeded(client));
+                unneeded.append(self.inherited().clients.hear(now.wall, client).note(number));
                 unneeded.extend(self.let_go(id));
             }
         }
         let lowest = lowest.and_then(|id| Some((id, id.submission()?)));
         if let Some((before, (client, number))) = lowest.filter(|(_, (client, _))| client.is_awaited()) {
-            if !self.has(Mutation::MarkIgnored) {
-                self.inherited().clients.raise(now.wall, client, number);
-            }
-            unneeded.extend(self.inherited().clients.take_unneeded(client));
+            let number = if self.has(Mutation::MarkIgnored) { 0 } else { number };
+            unneeded.append(self.inherited().clients.hear(now.wall, client).raise(number));
             let first = client.job(0);
             let mut below: Vec<JobId> = self.jobs.range(first..before).map(|row| row.id).collect();
             below.extend(self.inherited().results_between(first, before));
@@ -302,8 +298,8 @@ impl Tables {
 
     /// Removes a job for good.
     pub(super) fn remove(&mut self, id: JobId) {
-        let row = self.jobs.remove(id).expect("only jobs that were found are removed");
-        self.index.unlink(&row);
+        self.index.unlink(&self.jobs[id]);
+        self.jobs.remove(id);
     }
 
     /// A copy that should not exist showed itself, of a job that is here.

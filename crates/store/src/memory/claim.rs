@@ -25,9 +25,11 @@ impl Tables {
         queues.sort_unstable();
         queues.dedup();
         queues.retain(|queue| self.offers(*queue, claim));
+        let waiting: u64 =
+            queues.iter().map(|queue| self.index.queues[*queue].counts[State::Available as usize]).sum();
         let head = |queue: u32| Some(Reverse((self.index.queues[queue].head()?, queue)));
         let mut heads: BinaryHeap<Reverse<(Ticket, u32)>> = queues.into_iter().filter_map(head).collect();
-        let mut claimed = Vec::new();
+        let mut claimed = Vec::with_capacity(claim.limit.min(waiting as usize));
         let mut bytes = 0;
         while claimed.len() < claim.limit
             && let Some(Reverse(((_, _, id), queue))) = heads.pop()
@@ -130,7 +132,7 @@ impl Tables {
             queue,
             kind: row.kind.clone(),
             payload: row.payload.clone(),
-            content_type: row.content_type.clone(),
+            content_type: row.content_type(),
             priority: row.priority,
             attempt: row.attempt,
             max_attempts: row.max_attempts,

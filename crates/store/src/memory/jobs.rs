@@ -34,6 +34,7 @@ struct Places {
 
 impl Jobs {
     /// Enters a row that is not here yet.
+    #[inline]
     pub(super) fn insert(&mut self, row: Row) {
         let (block, place) = block_of(row.id);
         let number = self.find(block).unwrap_or_else(|| {
@@ -48,21 +49,18 @@ impl Jobs {
         places.taken += 1;
     }
 
-    pub(super) fn remove(&mut self, id: JobId) -> Option<Row> {
+    /// Removes a row that is here.
+    pub(super) fn remove(&mut self, id: JobId) {
         let (block, place) = block_of(id);
-        let number = self.find(block)?;
+        let number = self.find(block).expect("only jobs that were found are removed");
         let places = &mut self.places[number];
-        let row = std::mem::replace(&mut places.of[place], NOWHERE);
-        if row == NOWHERE {
-            return None;
-        }
+        self.rows.remove(std::mem::replace(&mut places.of[place], NOWHERE));
         places.taken -= 1;
         if places.taken == 0 {
             self.places.remove(number);
             self.blocks.remove(&block);
             self.last.set(None);
         }
-        Some(self.rows.remove(row))
     }
 
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Row> {
@@ -112,5 +110,66 @@ impl Index<JobId> for Jobs {
 
     fn index(&self, id: JobId) -> &Row {
         self.get(id).expect("only jobs that are here are looked at")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use bytes::Bytes;
+    use model::{Kind, NewJob, QueueName, WallTime};
+
+    use super::*;
+
+    /// Ids near each other, in three places far apart.
+    fn id(number: u64) -> JobId {
+        let number = (u128::from(number % 3) << 64) + (1 << 64) - 50 + u128::from(number / 3);
+        JobId::from_bytes(number.to_be_bytes())
+    }
+
+    fn row(id: JobId) -> Row {
+        let new =
+            NewJob::new(id, QueueName::new("q").unwrap(), Kind::new("k").unwrap(), Bytes::from_static(b"p"));
+        Row::new(WallTime::from_millis(1), new, 0, 1)
+    }
+
+    #[test]
+    fn they_are_the_ordered_map_of_what_was_entered_and_not_removed() {
+        let (mut jobs, mut model) = (Jobs::default(), BTreeSet::new());
+        let mut random = 1_u64;
+        let mut below = |end: u64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % end
+        };
+        for step in 0..10_000 {
+            let one = id(below(600));
+            assert_eq!(jobs.contains(one), model.contains(&one));
+            assert_eq!(jobs.get(one).map(|row| row.id), model.get(&one).copied());
+            // It fills up and empties in turn.
+            match (step / 1_000 % 2 == 0, model.contains(&one)) {
+                (true, false) => {
+                    jobs.insert(row(one));
+                    model.insert(one);
+                    assert_eq!(jobs[one].id, one);
+                }
+                (false, true) => {
+                    jobs.remove(one);
+                    model.remove(&one);
+                }
+                (_, is_there) => assert_eq!(jobs.get_mut(one).is_some(), is_there),
+            }
+            if step % 100 == 0 {
+                let (start, end) = (one, id(below(600)).max(one));
+                let inclusive = jobs.range(start..=end).map(|row| row.id);
+                assert!(inclusive.eq(model.range(start..=end).copied()));
+                let above = (Bound::Excluded(start), Bound::Unbounded);
+                assert!(jobs.range(above).map(|row| row.id).eq(model.range(above).copied()));
+                let newest = jobs.range(..end).rev().map(|row| row.id);
+                assert!(newest.eq(model.range(..end).rev().copied()));
+            }
+        }
+        model.iter().for_each(|id| jobs.remove(*id));
+        assert!(jobs.blocks.is_empty() && jobs.range(..).next().is_none(), "an empty block is not kept");
     }
 }

@@ -46,7 +46,6 @@ pub(super) struct Row {
     pub(super) registry: Option<RegistryId>,
     pub(super) kind: Kind,
     pub(super) payload: Bytes,
-    pub(super) content_type: String,
     pub(super) result: Option<Bytes>,
     rare: Option<Box<Rare>>,
 }
@@ -54,6 +53,8 @@ pub(super) struct Row {
 /// What few jobs have.
 #[derive(Default, PartialEq, Eq)]
 pub(super) struct Rare {
+    /// If it is not the default.
+    content_type: Option<String>,
     pub(super) heartbeat_timeout: Option<Duration>,
     pub(super) timeout: Option<Duration>,
     pub(super) retry: Option<RetryPolicy>,
@@ -69,6 +70,7 @@ pub(super) struct Rare {
 
 /// Of a job that has nothing rare.
 static NOTHING: Rare = Rare {
+    content_type: None,
     heartbeat_timeout: None,
     timeout: None,
     retry: None,
@@ -91,6 +93,7 @@ impl Row {
             When::At(date) => date,
         };
         let rare = Rare {
+            content_type: Some(new.content_type).filter(|named| named != NewJob::CONTENT_TYPE_DEFAULT),
             heartbeat_timeout: new.heartbeat_timeout,
             timeout: new.timeout,
             retry: new.retry,
@@ -127,7 +130,6 @@ impl Row {
             registry: None,
             kind: new.kind,
             payload: new.payload,
-            content_type: new.content_type,
             result: None,
             rare: (rare != NOTHING).then(|| Box::new(rare)),
         }
@@ -143,6 +145,10 @@ impl Row {
         self.rare.as_deref().unwrap_or(&NOTHING)
     }
 
+    pub(super) fn content_type(&self) -> String {
+        self.rare().content_type.as_deref().unwrap_or(NewJob::CONTENT_TYPE_DEFAULT).to_owned()
+    }
+
     /// The job, as others see it.
     pub(super) fn job(&self, queue: &QueueName) -> Job {
         let rare = self.rare();
@@ -151,7 +157,7 @@ impl Row {
             queue: queue.clone(),
             kind: self.kind.clone(),
             payload: self.payload.clone(),
-            content_type: self.content_type.clone(),
+            content_type: self.content_type(),
             priority: self.priority,
             state: self.state,
             run_at: self.run_at,

@@ -13,7 +13,7 @@ const UNNEEDED_MAX: usize = 10_000;
 #[derive(Default)]
 pub(in super::super) struct Clients(BTreeMap<ClientId, Client>);
 
-struct Client {
+pub(in super::super) struct Client {
     /// How all of its submissions below this one ended is known to it.
     lowest: u64,
     /// So are the ends of these, above it: as many runs at most as there are submissions without an end, and one.
@@ -24,27 +24,42 @@ struct Client {
     unneeded: Vec<(WorkerKey, Hold)>,
 }
 
+impl Client {
+    /// It knows how its submission with this number ended. Shows the results that it does not need, to be taken.
+    pub(in super::super) fn note(&mut self, number: u64) -> &mut Vec<(WorkerKey, Hold)> {
+        if number >= self.lowest {
+            self.known.insert(number);
+        }
+        &mut self.unneeded
+    }
+
+    /// It knows how everything below this number ended. What it knew once it knows for good. Shows the results that it does
+    /// not need, to be taken.
+    pub(in super::super) fn raise(&mut self, lowest: u64) -> &mut Vec<(WorkerKey, Hold)> {
+        if lowest > self.lowest {
+            self.lowest = lowest;
+            self.known.forget_below(lowest);
+        }
+        &mut self.unneeded
+    }
+
+    /// Whether it knows how its submission with this number ended.
+    pub(in super::super) fn knows(&self, number: u64) -> bool {
+        number < self.lowest || self.known.contains(number)
+    }
+}
+
 impl Clients {
     /// This client is there.
-    pub(in super::super) fn hear(&mut self, now: WallTime, client: ClientId) {
-        self.client(now, client);
-    }
-
-    /// A client knows how its submission with this number ended.
-    pub(in super::super) fn note(&mut self, now: WallTime, client: ClientId, number: u64) {
-        let client = self.client(now, client);
-        if number >= client.lowest {
-            client.known.insert(number);
-        }
-    }
-
-    /// A client knows how everything below this number ended. What it knew once it knows for good.
-    pub(in super::super) fn raise(&mut self, now: WallTime, client: ClientId, lowest: u64) {
-        let client = self.client(now, client);
-        if lowest > client.lowest {
-            client.lowest = lowest;
-            client.known.forget_below(lowest);
-        }
+    pub(in super::super) fn hear(&mut self, now: WallTime, id: ClientId) -> &mut Client {
+        let client = self.0.entry(id).or_insert_with(|| Client {
+            lowest: 0,
+            known: Numbers::default(),
+            heard: now,
+            unneeded: Vec::new(),
+        });
+        client.heard = client.heard.max(now);
+        client
     }
 
     /// The result of a job whose end the client knows came from this worker.
@@ -55,11 +70,6 @@ impl Clients {
         }
     }
 
-    /// The results of this client that nobody needs, once.
-    pub(in super::super) fn take_unneeded(&mut self, client: ClientId) -> Vec<(WorkerKey, Hold)> {
-        self.0.get_mut(&client).map(|client| std::mem::take(&mut client.unneeded)).unwrap_or_default()
-    }
-
     /// Forgets a client.
     pub(in super::super) fn forget(&mut self, client: ClientId) {
         self.0.remove(&client);
@@ -68,23 +78,12 @@ impl Clients {
     /// Whether the client of this job knows how it ended.
     pub(in super::super) fn know_end_of(&self, id: JobId) -> bool {
         let client = id.submission().and_then(|(client, number)| Some((self.0.get(&client)?, number)));
-        client.is_some_and(|(client, number)| number < client.lowest || client.known.contains(number))
+        client.is_some_and(|(client, number)| client.knows(number))
     }
 
     /// Those that were not heard of since.
     pub(in super::super) fn silent_since(&self, since: WallTime) -> Vec<ClientId> {
         self.0.iter().filter(|(_, client)| client.heard <= since).map(|(id, _)| *id).collect()
-    }
-
-    fn client(&mut self, now: WallTime, id: ClientId) -> &mut Client {
-        let client = self.0.entry(id).or_insert_with(|| Client {
-            lowest: 0,
-            known: Numbers::default(),
-            heard: now,
-            unneeded: Vec::new(),
-        });
-        client.heard = client.heard.max(now);
-        client
     }
 }
 
@@ -98,26 +97,25 @@ mod tests {
     fn mark_never_goes_back() {
         let mut clients = Clients::default();
         let client = ClientId::new(NOW, 1);
-        clients.note(NOW, client, 7);
-        clients.raise(NOW, client, 5);
-        clients.raise(NOW, client, 3);
+        clients.hear(NOW, client).note(7);
+        clients.hear(NOW, client).raise(5);
+        clients.hear(NOW, client).raise(3);
         let known: Vec<u64> = (0..10).filter(|number| clients.know_end_of(client.job(*number))).collect();
         assert_eq!(known, [0, 1, 2, 3, 4, 7]);
         assert!(!clients.know_end_of(ClientId::new(NOW, 2).job(0)), "another client's");
     }
 
     #[test]
-    fn unneeded_results_are_told_once_and_are_not_without_number() {
+    fn unneeded_results_are_not_without_number() {
         let mut clients = Clients::default();
         let client = ClientId::new(NOW, 1);
         let worker = WorkerKey::new("w").unwrap();
         let hold = |number| Hold { job: client.job(number), fence: model::Fence::new(1) };
         clients.put_unneeded(&worker, hold(0));
-        assert_eq!(clients.take_unneeded(client), [], "nothing is kept for a client that was never heard of");
-        clients.hear(NOW, client);
+        let unneeded = std::mem::take(clients.hear(NOW, client).raise(0));
+        assert_eq!(unneeded, [], "nothing is kept for a client that was never heard of");
         (0..=UNNEEDED_MAX as u64).for_each(|number| clients.put_unneeded(&worker, hold(number)));
-        assert_eq!(clients.take_unneeded(client).len(), UNNEEDED_MAX);
-        assert_eq!(clients.take_unneeded(client), []);
+        assert_eq!(clients.hear(NOW, client).raise(0).len(), UNNEEDED_MAX);
     }
 
     #[test]
@@ -127,7 +125,7 @@ mod tests {
         clients.hear(NOW, one);
         clients.hear(NOW, other);
         let later = WallTime::from_millis(2_000);
-        clients.raise(later, other, 1);
+        clients.hear(later, other);
         assert_eq!(clients.silent_since(NOW), [one]);
         assert_eq!(clients.silent_since(later), [one, other]);
     }

@@ -9,6 +9,13 @@ pub(super) struct Numbers(BTreeMap<u64, u64>);
 impl Numbers {
     /// Adds one.
     pub(super) fn insert(&mut self, number: u64) {
+        // Mostly the one after the last.
+        if let Some(mut last) = self.0.last_entry()
+            && *last.get() + 1 == number
+        {
+            *last.get_mut() = number;
+            return;
+        }
         if self.contains(number) {
             return;
         }
