@@ -98,6 +98,13 @@ impl MemoryStore {
         tables.purge(now, retention, limit).1
     }
 
+    /// Enqueues as [`JobStore::enqueue`] does, at once.
+    pub(crate) fn put(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        let (mut tables, now) = self.lock();
+        tables.check_ids(&batch)?;
+        Ok(tables.enqueue(now, batch))
+    }
+
     /// The state and the time. The clock is read under the lock, so that time never runs backwards between verbs.
     fn lock(&self) -> (MutexGuard<'_, Tables>, Now) {
         let tables = self.state.tables.lock().expect("a verb that panicked has left the tables half changed");
@@ -109,9 +116,7 @@ impl MemoryStore {
 #[async_trait]
 impl JobStore for MemoryStore {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        let (mut tables, now) = self.lock();
-        tables.check_ids(&batch)?;
-        Ok(tables.enqueue(now, batch))
+        self.put(batch)
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted, StoreError> {

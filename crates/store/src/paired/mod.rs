@@ -10,4 +10,6 @@ mod store;
 pub use store::Paired;
 
 #[cfg(test)]
+mod change_tests;
+#[cfg(test)]
 mod tests;

@@ -36,11 +36,11 @@ impl Routes {
         !self.read().is_empty()
     }
 
-    /// Refuses jobs whose ids do not belong into their queues.
-    pub(super) fn check(&self, jobs: &[NewJob]) -> Result<(), StoreError> {
+    /// Refuses jobs whose ids do not belong into their queues. No queue changes before the answer is dropped.
+    pub(super) fn check<'a>(&'a self, jobs: &[NewJob]) -> Result<impl Sized + use<'a>, StoreError> {
         let routes = self.read();
         if routes.is_empty() && jobs.iter().all(|job| !job.id.is_volatile()) {
-            return Ok(());
+            return Ok(routes);
         }
         // Most batches are for one queue.
         let mut last: Option<(&QueueName, Option<Route>)> = None;
@@ -73,7 +73,7 @@ impl Routes {
                 }
             }
         }
-        Ok(())
+        Ok(routes)
     }
 
     /// Keeps new jobs out of a queue until the change is dropped.

@@ -54,6 +54,12 @@ impl Paired {
         self.volatile_first.fetch_xor(true, Ordering::Relaxed)
     }
 
+    /// Jobs that find the door of their queue open are in before it can close.
+    fn enqueue_volatile(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        let _open = self.routes.check(&batch.jobs)?;
+        self.volatile.put(batch)
+    }
+
     /// Makes a queue volatile, or durable again.
     async fn move_queue(&self, queue: &QueueName, patch: QueuePatch) -> Result<QueueSettings, StoreError> {
         let becomes_volatile = patch.volatile == Some(true);
@@ -65,7 +71,7 @@ impl Paired {
         let change = self.routes.change(queue)?;
         self.check_idle(queue).await?;
         let settings = self.durable.set_queue(queue, patch.clone()).await?;
-        // What came in on its way past the closed door is there by now.
+        // What was on its way to the durable store when the door closed is there by now.
         if let Err(refused) = self.check_idle(queue).await {
             let back = QueuePatch { volatile: Some(!becomes_volatile), ..QueuePatch::default() };
             self.durable.set_queue(queue, back).await?;
@@ -101,15 +107,19 @@ impl Paired {
 #[async_trait]
 impl JobStore for Paired {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        self.routes.check(&batch.jobs)?;
         let request_id = batch.request_id;
         match Split::by_id(batch.jobs, |job| job.id) {
-            Split::Durable(jobs) => self.durable.enqueue(EnqueueBatch { request_id, jobs }).await,
-            Split::Volatile(jobs) => self.volatile.enqueue(EnqueueBatch { request_id, jobs }).await,
+            Split::Durable(jobs) => {
+                drop(self.routes.check(&jobs)?);
+                self.durable.enqueue(EnqueueBatch { request_id, jobs }).await
+            }
+            Split::Volatile(jobs) => self.enqueue_volatile(EnqueueBatch { request_id, jobs }),
             Split::Both { durable, volatile, order } => {
+                drop(self.routes.check(&durable)?);
+                drop(self.routes.check(&volatile)?);
                 let batch = EnqueueBatch { request_id: request_id.clone(), jobs: durable };
                 let first = self.durable.enqueue(batch).await?;
-                let second = self.volatile.enqueue(EnqueueBatch { request_id, jobs: volatile }).await?;
+                let second = self.enqueue_volatile(EnqueueBatch { request_id, jobs: volatile })?;
                 let mut ready = first.ready;
                 ready.extend(second.ready);
                 ready.sort_unstable();
