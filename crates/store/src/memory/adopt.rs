@@ -172,14 +172,14 @@ impl Tables {
         }
         for id in ids {
             if let Some((client, number)) = id.submission().filter(|(client, _)| client.is_awaited()) {
-                unneeded.append(self.inherited().clients.hear(now.wall, client).note(number));
+                unneeded.extend(self.inherited().clients.hear(now.wall, client).note(number));
                 unneeded.extend(self.let_go(id));
             }
         }
         let lowest = lowest.and_then(|id| Some((id, id.submission()?)));
         if let Some((before, (client, number))) = lowest.filter(|(_, (client, _))| client.is_awaited()) {
             let number = if self.has(Mutation::MarkIgnored) { 0 } else { number };
-            unneeded.append(self.inherited().clients.hear(now.wall, client).raise(number));
+            unneeded.extend(self.inherited().clients.hear(now.wall, client).raise(number));
             let first = client.job(0);
             let mut below: Vec<JobId> = self.jobs.range(first..before).map(|row| row.id).collect();
             below.extend(self.inherited().results_between(first, before));

@@ -25,22 +25,22 @@ pub(in super::super) struct Client {
 }
 
 impl Client {
-    /// It knows how its submission with this number ended. Shows the results that it does not need, to be taken.
-    pub(in super::super) fn note(&mut self, number: u64) -> &mut Vec<(WorkerKey, Hold)> {
+    /// It knows how its submission with this number ended. Answers the results that it does not need, once.
+    pub(in super::super) fn note(&mut self, number: u64) -> Vec<(WorkerKey, Hold)> {
         if number >= self.lowest {
             self.known.insert(number);
         }
-        &mut self.unneeded
+        std::mem::take(&mut self.unneeded)
     }
 
-    /// It knows how everything below this number ended. What it knew once it knows for good. Shows the results that it does
-    /// not need, to be taken.
-    pub(in super::super) fn raise(&mut self, lowest: u64) -> &mut Vec<(WorkerKey, Hold)> {
+    /// It knows how everything below this number ended. What it knew once it knows for good. Answers the results that it
+    /// does not need, once.
+    pub(in super::super) fn raise(&mut self, lowest: u64) -> Vec<(WorkerKey, Hold)> {
         if lowest > self.lowest {
             self.lowest = lowest;
             self.known.forget_below(lowest);
         }
-        &mut self.unneeded
+        std::mem::take(&mut self.unneeded)
     }
 
     /// Whether it knows how its submission with this number ended.
@@ -106,16 +106,23 @@ mod tests {
     }
 
     #[test]
-    fn unneeded_results_are_not_without_number() {
+    fn unneeded_results_are_told_once_and_are_not_without_number() {
         let mut clients = Clients::default();
         let client = ClientId::new(NOW, 1);
         let worker = WorkerKey::new("w").unwrap();
         let hold = |number| Hold { job: client.job(number), fence: model::Fence::new(1) };
         clients.put_unneeded(&worker, hold(0));
-        let unneeded = std::mem::take(clients.hear(NOW, client).raise(0));
-        assert_eq!(unneeded, [], "nothing is kept for a client that was never heard of");
+        assert_eq!(
+            clients.hear(NOW, client).raise(0),
+            [],
+            "nothing is kept for a client that was never heard of"
+        );
         (0..=UNNEEDED_MAX as u64).for_each(|number| clients.put_unneeded(&worker, hold(number)));
         assert_eq!(clients.hear(NOW, client).raise(0).len(), UNNEEDED_MAX);
+        assert_eq!(clients.hear(NOW, client).note(1), []);
+        clients.put_unneeded(&worker, hold(2));
+        assert_eq!(clients.hear(NOW, client).note(2), [(worker, hold(2))]);
+        assert_eq!(clients.hear(NOW, client).raise(3), []);
     }
 
     #[test]
