@@ -12,6 +12,9 @@ pub enum StoreError {
     /// The input breaks a rule that only the store can check.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+    /// What is there does not allow it now.
+    #[error("{0}")]
+    Refused(String),
     /// The data is damaged or a statement is wrong. Trying again will not help.
     #[error("store damaged: {0}")]
     Corrupt(String),
@@ -23,6 +26,7 @@ impl StoreError {
         match self {
             StoreError::Unavailable(_) => ErrorKind::Unavailable,
             StoreError::Invalid(_) => ErrorKind::Invalid,
+            StoreError::Refused(_) => ErrorKind::Refused,
             StoreError::Corrupt(_) => ErrorKind::Internal,
         }
     }

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use bytes::Bytes;
 use model::{
-    ClientId, Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report,
-    WorkerKey,
+    ClientId, Clock, Hold, HolderEnd, Job, JobId, Outcome, QueueName, QueuePatch, QueueSettings, RegistryId,
+    Report, WorkerKey,
 };
 
 use super::clock::{Now, StoreClock};
@@ -99,7 +100,8 @@ impl MemoryStore {
     }
 
     /// Enqueues as [`JobStore::enqueue`] does, at once.
-    pub(crate) fn put(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+    pub(crate) fn put(&self, mut batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        batch.jobs.iter_mut().for_each(|job| own(&mut job.payload));
         let (mut tables, now) = self.lock();
         tables.check_ids(&batch)?;
         Ok(tables.enqueue(now, batch))
@@ -111,6 +113,11 @@ impl MemoryStore {
         let now = tables.reads(self.state.clock.now());
         (tables, now)
     }
+}
+
+/// Bytes that came in a message are a piece of it, and keep all of it in memory for as long as they are kept.
+fn own(bytes: &mut Bytes) {
+    *bytes = Bytes::copy_from_slice(bytes);
 }
 
 #[async_trait]
@@ -139,12 +146,24 @@ impl JobStore for MemoryStore {
         Ok(holds.into_iter().map(|hold| tables.renew(now, holder, hold, lease)).collect())
     }
 
-    async fn finish(&self, holder: &WorkerKey, reports: Vec<Report>) -> Result<Vec<Finished>, StoreError> {
+    async fn finish(
+        &self,
+        holder: &WorkerKey,
+        mut reports: Vec<Report>,
+    ) -> Result<Vec<Finished>, StoreError> {
+        for report in &mut reports {
+            if let Outcome::Completed { result } = &mut report.outcome {
+                own(result);
+            }
+        }
         let (mut tables, now) = self.lock();
         Ok(reports.into_iter().map(|report| tables.finish(now, holder, report)).collect())
     }
 
-    async fn progress(&self, holder: &WorkerKey, notes: Vec<Progress>) -> Result<Vec<bool>, StoreError> {
+    async fn progress(&self, holder: &WorkerKey, mut notes: Vec<Progress>) -> Result<Vec<bool>, StoreError> {
+        for note in &mut notes {
+            [&mut note.note, &mut note.checkpoint].into_iter().flatten().for_each(own);
+        }
         let (mut tables, _) = self.lock();
         Ok(notes.into_iter().map(|note| tables.progress(holder, note)).collect())
     }

@@ -4,10 +4,14 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use model::{JobId, Kind, NewJob, Outcome, QueueName, Report, WorkerKey};
 
 use super::MemoryStore;
 use crate::conformance::{BoxFuture, Case, Harness, TestClock, ready};
-use crate::port::{JobStore, News};
+use crate::port::{Claim, EnqueueBatch, JobStore, News, Progress};
 
 mod every {
     use super::check;
@@ -88,4 +92,37 @@ fn whoever_waits_is_woken_by_news_of_others() {
 #[should_panic(expected = "only a shared store has a seat for another server")]
 fn store_for_one_server_has_no_second_seat() {
     let _ = MemoryStore::new(Arc::new(TestClock::new())).seat();
+}
+
+/// A small job must not keep the large message in memory that it came with.
+#[test]
+fn what_is_kept_is_no_piece_of_a_message() {
+    let store = MemoryStore::new(Arc::new(TestClock::new()));
+    let message = Bytes::from(vec![7; 1 << 20]);
+    let piece = |at: usize| message.slice(at..at + 3);
+    let (queue, kind, worker) =
+        (QueueName::new("q").unwrap(), Kind::new("k").unwrap(), WorkerKey::new("w").unwrap());
+    let id = JobId::from_bytes([1; 16]);
+    let jobs = vec![NewJob::new(id, queue.clone(), kind, piece(0))];
+    ready(store.enqueue(EnqueueBatch { request_id: None, jobs })).unwrap();
+    let claim = Claim {
+        holder: worker.clone(),
+        queues: vec![queue],
+        limit: 1,
+        lease: Duration::from_secs(30),
+        bytes_max: usize::MAX,
+        exclusive: false,
+    };
+    let hold = ready(store.claim(claim)).unwrap()[0].hold;
+    let progress = Progress { hold, note: Some(piece(3)), checkpoint: Some(piece(6)) };
+    ready(store.progress(&worker, vec![progress])).unwrap();
+    let report = Report { hold, outcome: Outcome::Completed { result: piece(9) } };
+    ready(store.finish(&worker, vec![report])).unwrap();
+
+    let job = ready(store.get(id)).unwrap().unwrap();
+    for kept in [Some(job.payload), job.progress, job.checkpoint, job.result] {
+        let kept = kept.expect("all of them are kept");
+        assert_eq!(kept, &message[..3]);
+        assert!(!message.as_ptr_range().contains(&kept.as_ptr()));
+    }
 }

@@ -168,7 +168,7 @@ fn is_unavailable<T>(outcome: Result<T, StoreError>) -> bool {
 }
 
 fn is_refused<T>(outcome: Result<T, StoreError>) -> bool {
-    matches!(outcome, Err(StoreError::Invalid(why)) if why.0.contains("1 jobs that have not ended"))
+    matches!(outcome, Err(StoreError::Refused(why)) if why.contains("1 jobs that have not ended"))
 }
 
 #[test]

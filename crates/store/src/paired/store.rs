@@ -97,7 +97,7 @@ impl Paired {
         };
         match counts.map(live).sum() {
             0 => Ok(()),
-            live => Err(invalid(format!(
+            live => Err(StoreError::Refused(format!(
                 "queue {queue} has {live} jobs that have not ended; it can be made volatile or durable when it has none"
             ))),
         }

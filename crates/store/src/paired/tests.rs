@@ -294,7 +294,7 @@ fn volatile_jobs_have_no_successor() {
 fn queue_with_live_jobs_stays_what_it_is() {
     let desk = Desk::new();
     let refused = |refused: Result<(), StoreError>| match refused {
-        Err(StoreError::Invalid(why)) => assert!(why.0.contains("not ended"), "{why:?}"),
+        Err(StoreError::Refused(why)) => assert!(why.contains("not ended"), "{why:?}"),
         other => panic!("{other:?} must be refused"),
     };
     desk.enqueue(vec![durable(1), volatile(2)]);
