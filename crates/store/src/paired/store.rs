@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -52,6 +53,21 @@ impl Paired {
     /// Whether the volatile store is asked first this time.
     fn is_volatiles_turn(&self) -> bool {
         self.volatile_first.fetch_xor(true, Ordering::Relaxed)
+    }
+
+    /// Jobs that find the door of their queue open are with the durable store before it can close. That one writes in order, so
+    /// whoever closes the door and then writes finds them there.
+    async fn enqueue_durable(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        let mut enqueueing;
+        let at_once = {
+            let _open = self.routes.check(&batch.jobs)?;
+            enqueueing = self.durable.enqueue(batch);
+            enqueueing.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        match at_once {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => enqueueing.await,
+        }
     }
 
     /// Jobs that find the door of their queue open are in before it can close.
@@ -109,16 +125,12 @@ impl JobStore for Paired {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
         let request_id = batch.request_id;
         match Split::by_id(batch.jobs, |job| job.id) {
-            Split::Durable(jobs) => {
-                drop(self.routes.check(&jobs)?);
-                self.durable.enqueue(EnqueueBatch { request_id, jobs }).await
-            }
+            Split::Durable(jobs) => self.enqueue_durable(EnqueueBatch { request_id, jobs }).await,
             Split::Volatile(jobs) => self.enqueue_volatile(EnqueueBatch { request_id, jobs }),
             Split::Both { durable, volatile, order } => {
-                drop(self.routes.check(&durable)?);
                 drop(self.routes.check(&volatile)?);
                 let batch = EnqueueBatch { request_id: request_id.clone(), jobs: durable };
-                let first = self.durable.enqueue(batch).await?;
+                let first = self.enqueue_durable(batch).await?;
                 let second = self.enqueue_volatile(EnqueueBatch { request_id, jobs: volatile })?;
                 let mut ready = first.ready;
                 ready.extend(second.ready);
