@@ -4,6 +4,7 @@
 //! either. Which queues are volatile is kept by the durable store too, with their settings.
 
 mod merge;
+mod queues;
 mod routes;
 mod store;
 

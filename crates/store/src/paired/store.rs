@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
     ClientId, Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report,
-    State, WorkerKey,
+    WorkerKey,
 };
 
 use super::merge::{self, Split};
-use super::routes::{Routes, invalid};
+use super::routes::Routes;
 use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::port::{
@@ -23,9 +22,9 @@ use crate::port::{
 
 /// A durable store, with volatile queues in memory beside it.
 pub struct Paired {
-    durable: Arc<dyn JobStore>,
-    volatile: MemoryStore,
-    routes: Routes,
+    pub(super) durable: Arc<dyn JobStore>,
+    pub(super) volatile: MemoryStore,
+    pub(super) routes: Routes,
     /// Whose turn it is to be asked first where both could use up what is asked for.
     volatile_first: AtomicBool,
 }
@@ -54,96 +53,12 @@ impl Paired {
     fn is_volatiles_turn(&self) -> bool {
         self.volatile_first.fetch_xor(true, Ordering::Relaxed)
     }
-
-    /// Jobs that find the door of their queue open are with the durable store before it can close. That one writes in order, so
-    /// whoever closes the door and then writes finds them there.
-    async fn enqueue_durable(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        let mut enqueueing;
-        let at_once = {
-            let _open = self.routes.check(&batch.jobs)?;
-            enqueueing = self.durable.enqueue(batch);
-            enqueueing.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-        };
-        match at_once {
-            Poll::Ready(answer) => answer,
-            Poll::Pending => enqueueing.await,
-        }
-    }
-
-    /// Jobs that find the door of their queue open are in before it can close.
-    fn enqueue_volatile(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        let _open = self.routes.check(&batch.jobs)?;
-        self.volatile.put(batch)
-    }
-
-    /// Makes a queue volatile, or durable again.
-    async fn move_queue(&self, queue: &QueueName, patch: QueuePatch) -> Result<QueueSettings, StoreError> {
-        let becomes_volatile = patch.volatile == Some(true);
-        if becomes_volatile && self.durable.is_shared() {
-            return Err(invalid(format!(
-                "a volatile queue belongs to one server; queue {queue} is in a store that several may use"
-            )));
-        }
-        let change = self.routes.change(queue)?;
-        self.check_idle(queue).await?;
-        let settings = self.durable.set_queue(queue, patch.clone()).await?;
-        // What was on its way to the durable store when the door closed is there by now.
-        if let Err(refused) = self.check_idle(queue).await {
-            let back = QueuePatch { volatile: Some(!becomes_volatile), ..QueuePatch::default() };
-            self.durable.set_queue(queue, back).await?;
-            return Err(refused);
-        }
-        let settings = match becomes_volatile {
-            true => self.volatile.set_queue(queue, patch_of(&settings)).await?,
-            false => settings,
-        };
-        change.become_volatile(becomes_volatile);
-        Ok(settings)
-    }
-
-    /// Refuses while a queue has live jobs, in whichever store.
-    async fn check_idle(&self, queue: &QueueName) -> Result<(), StoreError> {
-        let both = [self.durable.stats().await?, self.volatile.stats().await?];
-        let counts = both.iter().flatten().filter(|stats| stats.queue == *queue).map(|stats| stats.counts);
-        let live = |counts: [u64; 6]| {
-            [State::Scheduled, State::Available, State::Running]
-                .map(|state| counts[state as usize])
-                .iter()
-                .sum::<u64>()
-        };
-        match counts.map(live).sum() {
-            0 => Ok(()),
-            live => Err(StoreError::Refused(format!(
-                "queue {queue} has {live} jobs that have not ended; it can be made volatile or durable when it has none"
-            ))),
-        }
-    }
 }
 
 #[async_trait]
 impl JobStore for Paired {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        let request_id = batch.request_id;
-        match Split::by_id(batch.jobs, |job| job.id) {
-            Split::Durable(jobs) => self.enqueue_durable(EnqueueBatch { request_id, jobs }).await,
-            Split::Volatile(jobs) => self.enqueue_volatile(EnqueueBatch { request_id, jobs }),
-            Split::Both { durable, volatile, order } => {
-                drop(self.routes.check(&volatile)?);
-                let batch = EnqueueBatch { request_id: request_id.clone(), jobs: durable };
-                let first = self.enqueue_durable(batch).await?;
-                let second = self.enqueue_volatile(EnqueueBatch { request_id, jobs: volatile })?;
-                let mut ready = first.ready;
-                ready.extend(second.ready);
-                ready.sort_unstable();
-                Ok(EnqueueAnswer {
-                    jobs: order.merge(first.jobs, second.jobs),
-                    repeated: first.repeated && second.repeated,
-                    ready,
-                    next_run_in: first.next_run_in.into_iter().chain(second.next_run_in).min(),
-                    ended: second.ended,
-                })
-            }
-        }
+        self.put(batch).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted, StoreError> {
@@ -499,7 +414,7 @@ impl JobStore for Paired {
 }
 
 /// All that the volatile store must know of a queue's settings.
-fn patch_of(settings: &QueueSettings) -> QueuePatch {
+pub(super) fn patch_of(settings: &QueueSettings) -> QueuePatch {
     QueuePatch {
         paused: Some(settings.paused),
         exclusive: None,

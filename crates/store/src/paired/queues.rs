@@ -1,0 +1,106 @@
+//! How jobs come into their queues, and how a queue changes sides: no job may come into the side that its queue has left.
+
+use std::task::{Context, Poll, Waker};
+
+use model::{QueueName, QueuePatch, QueueSettings, State};
+
+use super::merge::Split;
+use super::routes::invalid;
+use super::store::{Paired, patch_of};
+use crate::error::StoreError;
+use crate::port::{EnqueueAnswer, EnqueueBatch, JobStore};
+
+impl Paired {
+    /// Enqueues each job on its side.
+    pub(super) async fn put(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        let request_id = batch.request_id;
+        match Split::by_id(batch.jobs, |job| job.id) {
+            Split::Durable(jobs) => self.enqueue_durable(EnqueueBatch { request_id, jobs }).await,
+            Split::Volatile(jobs) => self.enqueue_volatile(EnqueueBatch { request_id, jobs }),
+            Split::Both { durable, volatile, order } => {
+                drop(self.routes.check(&volatile)?);
+                let batch = EnqueueBatch { request_id: request_id.clone(), jobs: durable };
+                let first = self.enqueue_durable(batch).await?;
+                let second = self.enqueue_volatile(EnqueueBatch { request_id, jobs: volatile })?;
+                let mut ready = first.ready;
+                ready.extend(second.ready);
+                ready.sort_unstable();
+                Ok(EnqueueAnswer {
+                    jobs: order.merge(first.jobs, second.jobs),
+                    repeated: first.repeated && second.repeated,
+                    ready,
+                    next_run_in: first.next_run_in.into_iter().chain(second.next_run_in).min(),
+                    ended: second.ended,
+                })
+            }
+        }
+    }
+
+    /// Jobs that find the door of their queue open are with the durable store before it can close. That one writes in order, so
+    /// whoever closes the door and then writes finds them there.
+    async fn enqueue_durable(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        let mut enqueueing;
+        let at_once = {
+            let _open = self.routes.check(&batch.jobs)?;
+            enqueueing = self.durable.enqueue(batch);
+            enqueueing.as_mut().poll(&mut Context::from_waker(Waker::noop()))
+        };
+        match at_once {
+            Poll::Ready(answer) => answer,
+            Poll::Pending => enqueueing.await,
+        }
+    }
+
+    /// Jobs that find the door of their queue open are in before it can close.
+    fn enqueue_volatile(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        let _open = self.routes.check(&batch.jobs)?;
+        self.volatile.put(batch)
+    }
+
+    /// Makes a queue volatile, or durable again.
+    pub(super) async fn move_queue(
+        &self,
+        queue: &QueueName,
+        patch: QueuePatch,
+    ) -> Result<QueueSettings, StoreError> {
+        let becomes_volatile = patch.volatile == Some(true);
+        if becomes_volatile && self.durable.is_shared() {
+            return Err(invalid(format!(
+                "a volatile queue belongs to one server; queue {queue} is in a store that several may use"
+            )));
+        }
+        let change = self.routes.change(queue)?;
+        self.check_idle(queue).await?;
+        let settings = self.durable.set_queue(queue, patch.clone()).await?;
+        // What was on its way to the durable store when the door closed is there by now.
+        if let Err(refused) = self.check_idle(queue).await {
+            let back = QueuePatch { volatile: Some(!becomes_volatile), ..QueuePatch::default() };
+            self.durable.set_queue(queue, back).await?;
+            return Err(refused);
+        }
+        let settings = match becomes_volatile {
+            true => self.volatile.set_queue(queue, patch_of(&settings)).await?,
+            false => settings,
+        };
+        change.become_volatile(becomes_volatile);
+        Ok(settings)
+    }
+
+    /// Refuses while a queue has live jobs, in whichever store.
+    async fn check_idle(&self, queue: &QueueName) -> Result<(), StoreError> {
+        let both = [self.durable.stats().await?, self.volatile.stats().await?];
+        let counts = both.iter().flatten().filter(|stats| stats.queue == *queue).map(|stats| stats.counts);
+        let live = |counts: [u64; 6]| {
+            [State::Scheduled, State::Available, State::Running]
+                .map(|state| counts[state as usize])
+                .iter()
+                .sum::<u64>()
+        };
+        match counts.map(live).sum() {
+            0 => Ok(()),
+            live => Err(StoreError::Refused(format!(
+                "queue {queue} has {live} jobs that have not ended; it can be made volatile or durable when it has none"
+            ))),
+        }
+    }
+}
