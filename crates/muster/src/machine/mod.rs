@@ -6,6 +6,7 @@
 mod io;
 mod muster;
 mod rounds;
+mod stall;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -77,7 +77,7 @@ impl Muster {
 
     /// Something happened.
     pub fn handle(&mut self, now: Instant, input: Input) {
-        self.now = self.now.max(now);
+        self.advance(now);
         let version = self.consensus.version();
         match input {
             Input::Heard { key, about, echoed } => self.heard(key, about, echoed),
@@ -100,7 +100,7 @@ impl Muster {
 
     /// It is then.
     pub fn handle_deadline(&mut self, now: Instant) {
-        self.now = self.now.max(now);
+        self.advance(now);
         let version = self.consensus.version();
         if self.consensus.is_waiting() {
             self.end_wait_by_time();

@@ -137,3 +137,25 @@ fn nobody_is_lost_for_lack_of_consensus_alone() {
     assert_eq!(held_back_for_an_hour(None), (Health::Unhealthy(Unhealthy::HeldBack), false));
     assert!(held_back_for_an_hour(Some(Mutation::HeldBackIsLost)).1);
 }
+
+/// Nobody could be heard meanwhile; the first deadline after it must not judge anybody by that.
+#[test]
+fn nobody_is_dismissed_because_we_stood_still() {
+    let mut stage = Stage::settled(&["a", "b"], None);
+    stage.actor("b").beats = false;
+    stage.run_until(50_000);
+    stage.log.clear();
+    stage.now += 3_600_000;
+    stage.muster.handle_deadline(Instant::from_millis(stage.now));
+    stage.answer();
+    let is_dismissal = |(_, output): &&(u64, Output)| matches!(output, Output::Dismiss { .. });
+    assert_eq!(stage.log.iter().filter(is_dismissal).count(), 0, "{:?}", stage.log);
+    assert!(stage.muster.may_run(&key("a")) && !stage.muster.may_run(&key("b")), "as they were before");
+    stage.run_until(stage.now + 60_000);
+    assert!(stage.muster.may_run(&key("a")));
+    let dismissed: Vec<_> = stage.log.iter().filter(is_dismissal).collect();
+    assert!(
+        matches!(&dismissed[..], [(_, Output::Dismiss { key: silent, .. })] if *silent == key("b")),
+        "who stays silent is, {dismissed:?}"
+    );
+}

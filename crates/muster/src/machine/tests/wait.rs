@@ -78,10 +78,7 @@ fn the_safe_wait_is_over_but_one_is_still_new() {
     assert!(stage.muster.is_waiting());
     let WaitStatus::Waiting { at_most, reasons, .. } = stage.muster.status().wait else { panic!("it waits") };
     assert_eq!(at_most, Duration::ZERO);
-    assert!(
-        reasons.contains(&"what worker mute runs is not known yet".to_owned()),
-        "{reasons:?}"
-    );
+    assert!(reasons.contains(&"what worker mute runs is not known yet".to_owned()), "{reasons:?}");
     stage.give(Input::Fetched { key: key("mute") });
     assert_eq!(stage.wait_over(), Some((How::SafeWait, 25_000)));
 

@@ -1,0 +1,32 @@
+//! Our own stalls. There is always a deadline, so one that is met late means that we stood still, and that heartbeats and answers
+//! waited unread through no fault of their senders: everybody gets that time back before anybody is judged. It is only about
+//! health; the wait is by the workers' own clocks, which did not stand still.
+
+use std::time::Duration;
+
+use model::Instant;
+
+use super::muster::Muster;
+
+/// A stall up to this long is a hiccup: the ages that are too old are many times longer.
+const STALL_TOLERANCE: Duration = Duration::from_secs(1);
+
+impl Muster {
+    /// It is this late. Notices whether we stood still until now.
+    pub(super) fn advance(&mut self, now: Instant) {
+        let awaited = self.next_deadline().map_or(now, |deadline| deadline.max(self.now));
+        let late = now.since(awaited);
+        self.now = self.now.max(now);
+        if late <= STALL_TOLERANCE {
+            return;
+        }
+        for worker in self.workers.values_mut() {
+            let stamps = &mut worker.stamps;
+            let checks = [worker.check.as_mut().map(|check| &mut check.sent), worker.check_sent.as_mut()];
+            let ages = [&mut stamps.joined, &mut stamps.fetched, &mut stamps.heard, &mut stamps.checked];
+            for stamp in ages.into_iter().filter_map(Option::as_mut).chain(checks.into_iter().flatten()) {
+                *stamp = *stamp + late;
+            }
+        }
+    }
+}
