@@ -10,7 +10,6 @@ use model::{QueueName, QueueSettings};
 
 use crate::api::Api;
 use crate::sessions::Session;
-use crate::volatile::Mustering;
 
 /// The exclusive queues, by name.
 #[derive(Debug, Default)]
@@ -51,7 +50,7 @@ impl Api {
     pub(crate) fn open_to(&self, session: &Session) -> Vec<QueueName> {
         let is_open = |queue: &&QueueName| {
             if self.store.is_volatile(queue) {
-                session.is_fit() && session.is_mustered(Mustering::lease_max(self))
+                session.is_fit() && session.is_mustered()
             } else {
                 session.is_fit() || !self.exclusive.contains(queue)
             }

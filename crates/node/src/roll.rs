@@ -76,17 +76,15 @@ impl Roll {
             return;
         }
         self.mustering.wake();
-        if self.registry.workers().is_empty() {
-            // Nobody was granted anything yet: from the start no lease is longer than a later life would wait for.
-            self.registry = Registry::new(Terms {
-                lease_max: Mustering::lease_max(&self.api),
-                ..terms(&self.api, self.id)
-            });
-            // Whoever is still to be restored comes with the next word.
-            self.registry.handle(now, Input::Restored(Vec::new()));
-        }
+        // From now on no lease is longer than a later life would wait for.
+        let lease_max = Mustering::lease_max(&self.api);
+        self.registry.grant_at_most(lease_max);
         for worker in self.registry.workers() {
             let session = self.api.sessions.of_worker(&worker.key);
+            if let Some(session) = session.as_ref().filter(|_| worker.lease > lease_max) {
+                // Its heartbeats come too rarely to be told from silence. It comes back at once, for a shorter lease.
+                session.close.cancel();
+            }
             let is_concerned = session.is_some_and(|session| self.mustering.concerns(&session));
             if is_concerned && matches!(worker.state, WorkerState::Active | WorkerState::Unsynced) {
                 self.mustering.heard(now, &worker.key, &worker.profile, None);
@@ -396,7 +394,7 @@ impl Roll {
             Reply::Stream { session, number } => {
                 let was_leased = session.is_leased();
                 let news = match &answer {
-                    Answer::Ok(ack) => self.note_leased(&session, ack.lease),
+                    Answer::Ok(ack) => self.note_leased(now, &session, ack.lease),
                     _ => Vec::new(),
                 };
                 if !(was_leased && self.api.faults.drops_answer()) {
@@ -410,11 +408,14 @@ impl Roll {
     }
 
     /// A session's worker has this lease: it may be given work, and perhaps of other queues than before.
-    fn note_leased(&self, session: &Arc<Session>, lease: Duration) -> Vec<dispatch::Input> {
+    fn note_leased(&self, now: Instant, session: &Arc<Session>, lease: Duration) -> Vec<dispatch::Input> {
         let mut news = Vec::new();
+        let was_mustered = session.is_mustered();
+        let longest = Mustering::inherited_lease(&self.api);
+        session.set_promised_more(self.registry.is_promised_more(now, &session.worker, longest));
+        session.set_mustered(self.mustering.may_run(&session.worker));
         let (add, is_fitness_news) = self.api.sessions.note_leased(session, lease);
-        let is_muster_news = session.set_mustered(self.mustering.may_run(&session.worker));
-        if is_fitness_news || is_muster_news {
+        if is_fitness_news || was_mustered != session.is_mustered() {
             let queues = self.api.open_to(session);
             news.push(dispatch::Input::Serves { session: session.id, queues });
         }
@@ -462,5 +463,64 @@ fn why_taken(start: StartResult) -> &'static str {
         StartResult::Started => "its handler gave no sign",
         StartResult::NotStarted => "its worker received it and does not have it",
         StartResult::Unsure => "nobody says that it arrived",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lease::message::Profile;
+    use model::{Clock as _, Nonce};
+    use store::{Enlist, MemoryStore};
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    const LEASE_MAX: Duration = Duration::from_secs(20);
+
+    /// A server with volatile queues that knows a worker from before, which had this lease; and the worker's session.
+    fn known_from_before(grant: Duration) -> (Roll, Instant, Arc<Session>) {
+        let clock = Arc::new(clock::SystemClock);
+        let store = Arc::new(MemoryStore::volatile(clock.clone()));
+        let (events, _inbox) = mpsc::channel(64);
+        let api = Arc::new(Api::new(crate::Node::new(store, clock.clone()), None, events));
+        assert_eq!(Mustering::lease_max(&api), LEASE_MAX);
+        let (key, nonce, now) = (WorkerKey::new("w").unwrap(), Nonce::new(1), clock.monotonic());
+        let mut roll = Roll::new(Arc::clone(&api), RegistryId::ONLY);
+        let known = Enlist {
+            key: key.clone(),
+            nonce,
+            registry: RegistryId::ONLY,
+            pings: false,
+            grant,
+            name: String::new(),
+        };
+        roll.restore(now, vec![known]);
+        let profile = Profile { stop_within: Some(Duration::from_secs(1)), ..Profile::default() };
+        let session = api.sessions.open(key, nonce, profile, mpsc::channel(4).0);
+        (roll, now, session)
+    }
+
+    /// It would go on for what is left of the longer lease if this server died now, and the next life does not wait for so long.
+    #[test]
+    fn a_worker_gets_no_volatile_jobs_before_its_longer_lease_from_before_is_over() {
+        for (grant, may_run) in [(LEASE_MAX, true), (LEASE_MAX * 2, false)] {
+            let (roll, now, session) = known_from_before(grant);
+            roll.note_leased(now, &session, LEASE_MAX);
+            session.set_mustered(true);
+            assert_eq!(session.is_mustered(), may_run, "{grant:?}");
+            roll.note_leased(now + LEASE_MAX * 2, &session, LEASE_MAX);
+            session.set_mustered(true);
+            assert!(session.is_mustered(), "by now it is as good as any");
+        }
+    }
+
+    /// The heartbeats of a long lease are rarer than those that the muster expects: it would take their sender for silent.
+    #[test]
+    fn the_first_volatile_queue_makes_longer_leases_shorter() {
+        for grant in [LEASE_MAX, LEASE_MAX * 2] {
+            let (mut roll, now, session) = known_from_before(grant);
+            roll.muster(now);
+            assert_eq!(session.close.is_cancelled(), grant > LEASE_MAX, "{grant:?}");
+        }
     }
 }

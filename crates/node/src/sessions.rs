@@ -50,8 +50,8 @@ struct Gate {
     is_leased: bool,
     /// It can stop a job for certain, and its lease is long enough for that.
     is_fit: bool,
-    /// The lease it was granted last.
-    lease: Duration,
+    /// It may go on without us for longer than a later life of this server would wait for it.
+    is_promised_more: bool,
     /// The muster lets its worker run volatile jobs.
     is_mustered: bool,
     /// Offered before that.
@@ -108,11 +108,16 @@ impl Session {
         self.gate().is_fit
     }
 
-    /// Whether it may be given volatile jobs: the muster lets it run them, and its lease is not longer than a later life of
-    /// this server would wait for it.
-    pub(crate) fn is_mustered(&self, lease_max: Duration) -> bool {
+    /// Whether it may be given volatile jobs: the muster lets it run them, and it would stop them as soon as a later life of
+    /// this server stops waiting for it.
+    pub(crate) fn is_mustered(&self) -> bool {
         let gate = self.gate();
-        gate.is_mustered && gate.lease <= lease_max
+        gate.is_mustered && !gate.is_promised_more
+    }
+
+    /// What the worker was promised, now or before, reaches beyond the longest lease of today, or no longer does.
+    pub(crate) fn set_promised_more(&self, is_promised_more: bool) {
+        self.gate().is_promised_more = is_promised_more;
     }
 
     /// The muster decided anew. Whether that is news.
@@ -250,7 +255,6 @@ impl Sessions {
             }
         }
         gate.is_leased = true;
-        gate.lease = lease;
         (std::mem::take(&mut gate.credits), is_news)
     }
 
@@ -326,16 +330,14 @@ mod tests {
 
     /// A later life of the server waits only for the longest lease that it grants itself.
     #[test]
-    fn a_worker_with_too_long_a_lease_gets_no_volatile_jobs() {
+    fn a_worker_that_was_promised_more_gets_no_volatile_jobs() {
         let sessions = Sessions::new(Gauge::default());
         let worker = WorkerKey::new("w").unwrap();
         let session = sessions.open(worker, Nonce::new(1), Profile::default(), mpsc::channel(1).0);
-        let longest = Duration::from_secs(20);
-        sessions.note_leased(&session, longest);
-        assert!(!session.is_mustered(longest), "the muster has not said so");
+        assert!(!session.is_mustered(), "the muster has not said so");
         session.set_mustered(true);
-        assert!(session.is_mustered(longest));
-        sessions.note_leased(&session, longest + Duration::from_millis(1));
-        assert!(!session.is_mustered(longest));
+        assert!(session.is_mustered());
+        session.set_promised_more(true);
+        assert!(!session.is_mustered());
     }
 }

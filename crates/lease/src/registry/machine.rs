@@ -1,6 +1,7 @@
 //! The machine: what comes in, what is due, what goes out. How each input is judged is in the file of its name.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::time::Duration;
 
 use model::{Hold, Instant, Nonce, RegistryId, WorkerKey};
 
@@ -111,6 +112,11 @@ impl Registry {
         }
     }
 
+    /// Grants no longer lease than this from now on. What was promised before stands.
+    pub fn grant_at_most(&mut self, lease_max: Duration) {
+        self.rules.terms.lease_max = lease_max;
+    }
+
     /// Wake me then; a time that is past means now.
     pub fn next_deadline(&self) -> Option<Instant> {
         let forget_at = self.remembered.front().map(|(at, _)| *at);
@@ -160,6 +166,12 @@ impl Registry {
     /// True if this worker lives, says that it has this hold, and the hold stands.
     pub fn is_bound(&self, key: &WorkerKey, hold: Hold) -> bool {
         self.workers.get(key).is_some_and(|worker| worker.bindings.standing(hold) == Some(Standing::Held))
+    }
+
+    /// True if this worker may go on for longer than this lease from now on without hearing from us, because a longer one was
+    /// promised to it before.
+    pub fn is_promised_more(&self, now: Instant, key: &WorkerKey, lease: Duration) -> bool {
+        self.workers.get(key).is_some_and(|worker| worker.expires > self.rules.grace(now, lease))
     }
 
     /// How many workers live, unsynced ones included.

@@ -15,6 +15,7 @@ cases![
     expires_never_moves_earlier,
     larger_grant_is_durable_before_it_is_answered,
     smaller_grant_needs_no_store,
+    longest_lease_may_become_shorter_and_what_was_promised_stands,
     store_trouble_leaves_the_largest_durable_grant,
     repeat_does_not_wait_for_the_store_again,
     waiting_for_a_larger_grant_costs_nobody_its_lease,
@@ -139,4 +140,20 @@ fn worker_that_ends_while_it_waits_is_told(bug: Bug) {
     assert!(matches!(others[..], [Output::Ended { .. }, Output::Retire { .. }]), "{others:?}");
     assert_eq!(desk.enlisted(&peer.key, Enlisted::Known), [], "a late word of the store revives nobody");
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(HolderEnd::Kicked)));
+}
+
+fn longest_lease_may_become_shorter_and_what_was_promised_stands(bug: Bug) {
+    let (mut desk, mut peer) = (Desk::open(bug), Peer { lease: secs(60), ..Peer::new("a") });
+    desk.join(&mut peer);
+    desk.registry.grant_at_most(secs(20));
+    assert!(desk.registry.is_promised_more(desk.now, &peer.key, secs(20)));
+    assert!(!desk.registry.is_promised_more(desk.now, &peer.key, secs(60)));
+    for _ in 0..4 {
+        desk.pass(secs(9));
+        assert_eq!(desk.renew(&mut peer).lease, secs(20));
+        assert!(desk.registry.is_promised_more(desk.now, &peer.key, secs(20)), "its minute is not over");
+    }
+    desk.pass(secs(9));
+    desk.renew(&mut peer);
+    assert!(!desk.registry.is_promised_more(desk.now, &peer.key, secs(20)));
 }
