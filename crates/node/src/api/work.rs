@@ -272,6 +272,7 @@ impl Api {
     pub(crate) async fn renew(&self, request: wire::RenewRequest) -> Answer<wire::RenewResponse> {
         let worker = convert::worker(&request.worker)?;
         let holds = convert::holds(&request.holds)?;
+        refuse_volatile(&holds)?;
         let answers = self.renew_holds(&worker, holds.clone()).await?;
         if let ([hold], [Renewed::Lost]) = (&holds[..], &answers[..]) {
             return Err(self.why_stale(*hold).await);
@@ -289,6 +290,7 @@ impl Api {
             .into_iter()
             .map(|report| convert::report(report, limits))
             .collect::<Result<Vec<_>, _>>()?;
+        refuse_volatile(reports.iter().map(|report| &report.hold))?;
         let answers = self.finish_reports(&worker, reports).await?;
         if let [(hold, Finished::Stale { .. } | Finished::Unknown)] = &answers[..] {
             return Err(self.why_stale(*hold).await);
@@ -345,6 +347,19 @@ impl Api {
             ),
         }
     }
+}
+
+/// Nobody who makes single calls was ever given a volatile job. Its worker is believed even if nothing is known of the job, and
+/// so must not be anyone.
+fn refuse_volatile<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Answer<()> {
+    let Some(hold) = holds.into_iter().find(|hold| hold.job.is_volatile()) else { return Ok(()) };
+    Err(ApiError::new(
+        ErrorKind::Refused,
+        format!(
+            "job {} is volatile: its worker says on its stream what becomes of it, and no call can",
+            hold.job
+        ),
+    ))
 }
 
 /// Splits renewals into what stands and what must stop. A cancelled job is in both: its lease stands until it is

@@ -73,7 +73,8 @@ impl Mustering {
         let config = &self.api.config.volatile;
         let safe_wait = Self::safe_wait(&self.api);
         info!(?safe_wait, "volatile queues wait for their workers, or for so long at most");
-        if let Some(wait) = config.unsafe_initial_wait {
+        let unsafe_wait = config.unsafe_initial_wait.filter(|wait| *wait < safe_wait);
+        if let Some(wait) = unsafe_wait {
             warn!(
                 ?wait,
                 ?safe_wait,
@@ -83,7 +84,7 @@ impl Mustering {
         self.muster = Some(Muster::new(
             self.started,
             Terms {
-                unsafe_wait: config.unsafe_initial_wait,
+                unsafe_wait,
                 allow_bump_unhealthy: config.allow_bump_unhealthy,
                 rules: rules(Self::lease_max(&self.api)),
                 ..Terms::new(Generation(self.api.generation), safe_wait)

@@ -308,3 +308,28 @@ async fn what_does_not_fit_is_refused_in_words() {
     assert!(id.submission().is_some_and(|(client, _)| !client.is_awaited()), "{id}");
     server.stop().await;
 }
+
+/// Its word would be believed: the job would never start, or its fence would be the least of all that follow.
+#[tokio::test]
+async fn no_single_call_says_what_becomes_of_a_volatile_job() {
+    let server = start().await;
+    let id = client().job(1).to_string();
+    let hold = serde_json::json!({"job": id, "fence": 9_007_199_254_740_990_i64});
+    let renew = serde_json::json!({"worker": "x", "holds": [hold]});
+    let report = serde_json::json!({"job": id, "fence": 9_007_199_254_740_990_i64, "outcome": "completed"});
+    let finish = serde_json::json!({"worker": "x", "reports": [report]});
+    for (path, body) in [("/v1/work/renew", renew), ("/v1/work/finish", finish)] {
+        let (code, problem) = server.http("POST", path, &body.to_string()).await;
+        assert_eq!((code, problem["type"].as_str()), (409, Some("refused")), "{path}: {problem}");
+    }
+    assert_eq!(status(&server).await.unclaimed, 0);
+}
+
+/// There is nothing to warn of.
+#[tokio::test]
+async fn an_unsafe_wait_that_is_longer_than_the_safe_one_is_none() {
+    for (wait, is_unsafe) in [(Duration::from_secs(1), true), (Duration::from_secs(3_600), false)] {
+        let config = VolatileConfig { unsafe_initial_wait: Some(wait), ..Default::default() };
+        assert_eq!(status(&start_with(config).await).await.unsafe_wait, is_unsafe, "{wait:?}");
+    }
+}
