@@ -10,7 +10,7 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Fence, Hold, Kind, QueueName};
+use model::{Fence, Hold, Kind, Limits, QueueName};
 use store::{Claim, Claimed};
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -20,11 +20,27 @@ use crate::error::Trouble;
 use crate::lane::Merge;
 use crate::row;
 
-/// $1 holder, $2 queues, $3 limit, $4 bytes, $5 lease, $6 whether exclusive queues give to it. Everything that is taken was
-/// locked before, so the update takes all of it, and it is counted by what was locked. Bytes are added up one by one only
-/// where they are too many. What most jobs have in common (the first queue, priority 0, not exclusive) is NULL in the
-/// answer: a value costs more to send than to make out.
-const CLAIM: &str = "
+/// What the claim needs to know of a job's queue. Mostly there is one only, and it is not looked for again and again.
+macro_rules! of_queue {
+    ($column:literal) => {
+        concat!(
+            "CASE WHEN (SELECT count(*) FROM open) = 1 THEN (SELECT ",
+            $column,
+            " FROM open) ELSE (SELECT ",
+            $column,
+            " FROM open WHERE no = j.queue) END"
+        )
+    };
+}
+
+/// $1 holder, $2 queues, $3 limit, $4 bytes, $5 lease, $6 whether exclusive queues give to it, $7 how many attempts most jobs
+/// have. What is picked is locked, so it stays where it is, and the update finds it there without any index; it is counted
+/// by what was locked. It does not see a row that came after the statement began: of those that were claimed and handed back
+/// meanwhile, which a fence tells, the job is left to the next claim. Bytes are added up one by one only where they are too
+/// many. What most jobs have in common (the first queue, priority 0, a first attempt, not exclusive) is NULL in the answer:
+/// a value costs more to send than to make out.
+const CLAIM: &str = concat!(
+    "
     WITH clock AS MATERIALIZED (SELECT LEASE_NOW AS lease, WALL_NOW AS wall),
     holder AS MATERIALIZED (SELECT retired_at FROM tenure.holders WHERE key = $1 FOR SHARE),
     open AS MATERIALIZED (
@@ -43,18 +59,18 @@ const CLAIM: &str = "
             ORDER BY head.priority DESC, head.run_at, head.id LIMIT $3) AS heads
         GROUP BY queue),
     picked AS MATERIALIZED (
-        SELECT head.*, coalesce(head.own_heartbeat_us, open.heartbeat_us) AS heartbeat_us, open.exclusive, open.place
-        FROM shares JOIN open ON open.no = shares.queue CROSS JOIN LATERAL (
-            SELECT j.id, j.queue, j.priority, j.run_at, j.heartbeat_us AS own_heartbeat_us,
-                octet_length(j.payload) + coalesce(octet_length(j.checkpoint), 0) AS bytes
+        SELECT head.* FROM shares CROSS JOIN LATERAL (
+            SELECT j.ctid AS row, j.queue, octet_length(j.payload) + coalesce(octet_length(j.checkpoint), 0) AS bytes,
+                j.fence, j.priority, j.run_at, j.id
             FROM tenure.jobs j
             WHERE j.state = 1 AND j.queue = shares.queue
             ORDER BY j.priority DESC, j.run_at, j.id LIMIT shares.share
-            FOR UPDATE SKIP LOCKED) AS head),
+            FOR UPDATE SKIP LOCKED) AS head
+        WHERE head.fence = 0 OR (SELECT true FROM tenure.jobs j WHERE j.ctid = head.row)),
     taken AS MATERIALIZED (
-        SELECT id, queue, heartbeat_us, exclusive, place FROM picked WHERE (SELECT sum(bytes) FROM picked) <= $4
+        SELECT picked.row, queue FROM picked WHERE (SELECT sum(bytes) FROM picked) <= $4
         UNION ALL
-        SELECT id, queue, heartbeat_us, exclusive, place FROM (
+        SELECT summed.row, queue FROM (
             SELECT *, sum(bytes) OVER (ORDER BY priority DESC, run_at, id ROWS UNBOUNDED PRECEDING) - bytes AS bytes_before
             FROM picked WHERE (SELECT sum(bytes) FROM picked) > $4) AS summed
         WHERE bytes_before < $4),
@@ -62,16 +78,31 @@ const CLAIM: &str = "
         INSERT INTO tenure.counts (queue, available, running)
         SELECT queue, -count(*), count(*) FROM taken GROUP BY queue)
     UPDATE tenure.jobs j
-    SET state = 2, holder = $1, fence = greatest(j.fence + 1, clock.lease), attempt = j.attempt + 1,
-        started_at = clock.wall, granted_us = coalesce(p.heartbeat_us, $5),
-        lease_until = clock.lease + coalesce(p.heartbeat_us, $5), adopted = false, exclusive = p.exclusive
-    FROM taken p, clock
-    WHERE j.id = ANY (ARRAY[p.id]) AND j.state IS NOT DISTINCT FROM 1
-    RETURNING j.id, j.fence, nullif(p.place, 1), j.kind, j.payload, j.content_type, nullif(j.priority, 0::smallint),
-        j.attempt, j.max_attempts, p.heartbeat_us, j.timeout_us, j.checkpoint, j.traceparent, nullif(j.exclusive, false),
-        clock.wall - j.run_at";
+    SET state = 2, holder = $1, fence = greatest(j.fence + 1, (SELECT lease FROM clock)), attempt = j.attempt + 1,
+        started_at = (SELECT wall FROM clock), adopted = false,
+        granted_us = coalesce(j.heartbeat_us, ",
+    of_queue!("heartbeat_us"),
+    ", $5),
+        lease_until = (SELECT lease FROM clock) + coalesce(j.heartbeat_us, ",
+    of_queue!("heartbeat_us"),
+    ", $5),
+        exclusive = ",
+    of_queue!("exclusive"),
+    "
+    WHERE j.ctid = ANY (ARRAY(SELECT taken.row FROM taken)) AND j.state IS NOT DISTINCT FROM 1
+    RETURNING j.id, j.fence, nullif(",
+    of_queue!("place"),
+    ", 1), j.kind, j.payload, j.content_type, nullif(j.priority, 0::smallint),
+        nullif(j.attempt, 1), nullif(j.max_attempts, $7), coalesce(j.heartbeat_us, ",
+    of_queue!("heartbeat_us"),
+    "), j.timeout_us,
+        j.checkpoint, j.traceparent, nullif(j.exclusive, false), (SELECT wall FROM clock) - j.run_at",
+);
 
 pub(crate) const STATEMENTS: &[&str] = &[CLAIM];
+
+/// What most jobs have.
+const ATTEMPTS_DEFAULT: i32 = Limits::ATTEMPTS_DEFAULT as i32;
 
 /// See [`store::JobStore::claim`].
 pub(crate) struct ClaimJobs(pub(crate) Claim);
@@ -91,7 +122,7 @@ impl Merge for ClaimJobs {
 
     async fn run<'a>(group: &'a [Self], tx: &'a Tx<'a>) -> Result<Vec<Vec<Claimed>>, Trouble> {
         let claims: Vec<Bound<'_>> = group.iter().map(|ClaimJobs(claim)| Bound::new(claim)).collect();
-        let all_params: Vec<[&(dyn ToSql + Sync); 6]> = claims.iter().map(Bound::params).collect();
+        let all_params: Vec<[&(dyn ToSql + Sync); 7]> = claims.iter().map(Bound::params).collect();
         let answers = if let [params] = all_params.as_slice() {
             vec![tx.query(CLAIM, params).await?]
         } else {
@@ -126,8 +157,16 @@ impl<'c> Bound<'c> {
         }
     }
 
-    fn params(&self) -> [&(dyn ToSql + Sync); 6] {
-        [&self.holder, &self.queues, &self.limit, &self.bytes_max, &self.lease, &self.exclusive]
+    fn params(&self) -> [&(dyn ToSql + Sync); 7] {
+        [
+            &self.holder,
+            &self.queues,
+            &self.limit,
+            &self.bytes_max,
+            &self.lease,
+            &self.exclusive,
+            &ATTEMPTS_DEFAULT,
+        ]
     }
 }
 
@@ -158,8 +197,8 @@ fn read(claim: &Claim, rows: &[Row]) -> Result<Vec<Claimed>, Trouble> {
             payload: Bytes::copy_from_slice(row.try_get(4)?),
             content_type: row::content_type(row, 5)?,
             priority: priority.unwrap_or(0),
-            attempt: row::count(row, 7)?,
-            max_attempts: row::count(row, 8)?,
+            attempt: row::count_or(row, 7, 1)?,
+            max_attempts: row::count_or(row, 8, Limits::ATTEMPTS_DEFAULT)?,
             lease: heartbeat.map_or(claim.lease, row::duration),
             heartbeat_timeout: heartbeat.map(row::duration),
             timeout: row.try_get::<_, Option<i64>>(10)?.map(row::duration),

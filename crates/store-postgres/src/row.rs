@@ -136,6 +136,11 @@ pub(crate) fn count(row: &Row, column: usize) -> Result<u32, Trouble> {
     u32::try_from(number).map_err(|_| Trouble::Damaged(format!("a count is {number}")))
 }
 
+/// The same, where NULL stands for what it mostly is.
+pub(crate) fn count_or(row: &Row, column: usize, mostly: u32) -> Result<u32, Trouble> {
+    if row.try_get::<_, Option<i32>>(column)?.is_none() { Ok(mostly) } else { count(row, column) }
+}
+
 pub(crate) fn retry(row: &Row, column: usize) -> Result<Option<RetryPolicy>, Trouble> {
     let text: Option<&str> = row.try_get(column)?;
     text.map(|text| valid(text.parse())).transpose()

@@ -204,8 +204,8 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "what a claim is is not noted",
-        "exclusive = p.exclusive",
-        "exclusive = false",
+        "exclusive = CASE WHEN (SELECT count(*) FROM open) = 1",
+        "exclusive = CASE WHEN (SELECT count(*) FROM open) = 1 THEN false WHEN true",
         "renewal_and_rescue_tell_which_claims_are_exclusive",
     ),
     mutation(
@@ -216,14 +216,14 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     ),
     mutation(
         "the fence does not follow the clock",
-        "greatest(j.fence + 1, clock.lease)",
+        "greatest(j.fence + 1, (SELECT lease FROM clock))",
         "greatest(j.fence + 1, 0)",
         "fence_grows_when_an_id_is_reused_after_purge",
     ),
     mutation(
         "the fence only follows the clock",
-        "greatest(j.fence + 1, clock.lease)",
-        "greatest(j.fence, clock.lease)",
+        "greatest(j.fence + 1, (SELECT lease FROM clock))",
+        "greatest(j.fence, (SELECT lease FROM clock))",
         "fence_grows_while_the_clock_stands",
     ),
     mutation(
