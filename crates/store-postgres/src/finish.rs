@@ -1,10 +1,9 @@
 //! How attempts end by their holder's word.
 //!
-//! Jobs that are done move to their own table by one guarded statement, and the guard alone decides. Where a failure leads
-//! depends on the job: it is locked and looked at first, and the same guards are in the statement that writes. What nothing
-//! was written for is looked up to explain the refusal.
+//! Those that are done are a matter of their own. Where a failure leads depends on the job: it is locked and looked at first,
+//! and the same guards are in the statement that writes. What nothing was written for is looked up to explain the refusal.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::Duration;
 
 use model::{
@@ -14,41 +13,12 @@ use model::{
 use store::{Finished, error_tail};
 use tokio_postgres::Row;
 
+use crate::complete::complete;
 use crate::counts::Moves;
 use crate::db::Tx;
 use crate::error::Trouble;
 use crate::lane::Merge;
 use crate::row::{self, Id};
-
-/// $1 to $3 the holds with their holders, $4 results. What several steps read of those that are done comes first: a row is
-/// taken apart only as far as it is needed.
-const COMPLETE: &str = "
-    WITH clock AS MATERIALIZED (SELECT WALL_NOW AS wall),
-    done AS (
-        DELETE FROM tenure.jobs j
-        USING unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) AS r (id, fence, holder, result)
-        WHERE j.id = ANY (ARRAY[r.id])
-          AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)
-        RETURNING (CASE WHEN j.cancel_requested THEN 4 ELSE 3 END)::smallint AS next, j.queue, j.unique_retained,
-            j.unique_key, j.id, j.fence, j.run_at, j.enqueued_at, j.started_at, j.heartbeat_us, j.timeout_us, j.attempt,
-            j.max_attempts, j.lost, j.max_lost, j.priority, j.cancel_requested, j.retry, j.kind, j.content_type,
-            j.traceparent, j.last_error, j.progress, j.checkpoint, j.payload, coalesce(r.result, ''::bytea) AS result),
-    freed AS (
-        DELETE FROM tenure.unique_keys k USING done
-        WHERE done.unique_key IS NOT NULL AND NOT done.unique_retained
-          AND k.queue = ANY (ARRAY[done.queue]) AND k.unique_key = done.unique_key AND k.job = done.id),
-    counted AS (
-        INSERT INTO tenure.counts (queue, running, completed, cancelled)
-        SELECT queue, -count(*), count(*) FILTER (WHERE next = 3), count(*) FILTER (WHERE next = 4)
-        FROM done GROUP BY queue)
-    INSERT INTO tenure.ended (id, fence, reported_fence, run_at, enqueued_at, started_at, finished_at, heartbeat_us,
-        timeout_us, queue, attempt, max_attempts, lost, max_lost, state, priority, cancel_requested, unique_retained,
-        unique_key, retry, kind, content_type, traceparent, last_error, progress, checkpoint, payload, result)
-    SELECT id, fence, fence, run_at, enqueued_at, started_at, (SELECT wall FROM clock), heartbeat_us, timeout_us, queue,
-        attempt, max_attempts, lost, max_lost, next, priority, cancel_requested, unique_retained, unique_key, retry,
-        kind, content_type, traceparent, last_error, progress, checkpoint, payload, result
-    FROM done
-    RETURNING id, queue, state, greatest(finished_at - started_at, 0)";
 
 /// Those of the jobs whose holds stand, locked.
 const LOCK: &str = "
@@ -102,7 +72,7 @@ const LOOK: &str = "
     UNION ALL
     SELECT n.id, e.fence, e.reported_fence FROM unnest($1::uuid[]) AS n (id) JOIN tenure.ended e ON e.id = ANY (ARRAY[n.id])";
 
-pub(crate) const STATEMENTS: &[&str] = &[COMPLETE, LOCK, GIVE_BACK, END, LOOK];
+pub(crate) const STATEMENTS: &[&str] = &[LOCK, GIVE_BACK, END, LOOK];
 
 /// See [`store::JobStore::finish`].
 pub(crate) struct Finish {
@@ -148,10 +118,10 @@ impl Merge for Finish {
 
 /// One report of the group.
 #[derive(Clone, Copy)]
-struct Said<'a> {
-    request: usize,
-    holder: &'a WorkerKey,
-    report: &'a Report,
+pub(crate) struct Said<'a> {
+    pub(crate) request: usize,
+    pub(crate) holder: &'a WorkerKey,
+    pub(crate) report: &'a Report,
 }
 
 impl Said<'_> {
@@ -163,20 +133,22 @@ impl Said<'_> {
 /// A statement writes each job once, so later reports about the same job wait for the next turn.
 async fn finish_in_turns(tx: &Tx<'_>, said: &[Said<'_>]) -> Result<Vec<Finished>, Trouble> {
     let mut answers: Vec<Option<Finished>> = vec![None; said.len()];
+    // Rows are locked in the order of their ids, as everywhere, so that nobody waits in a circle.
     let mut waiting: Vec<usize> = (0..said.len()).collect();
+    waiting.sort_by_key(|place| said[*place].job());
     while !waiting.is_empty() {
-        let mut jobs: HashSet<JobId> = HashSet::with_capacity(waiting.len());
-        let (mut turn, later): (Vec<usize>, Vec<usize>) =
-            waiting.into_iter().partition(|place| jobs.insert(said[*place].job()));
-        // Rows are locked in the order of their ids, as everywhere, so that nobody waits in a circle.
-        turn.sort_unstable_by_key(|place| said[*place].job());
+        let (mut turn, mut later): (Vec<usize>, Vec<usize>) = (Vec::with_capacity(waiting.len()), Vec::new());
+        for place in waiting {
+            let is_again = turn.last().is_some_and(|last| said[*last].job() == said[place].job());
+            if is_again { &mut later } else { &mut turn }.push(place);
+        }
         finish(tx, said, &turn, &mut answers).await?;
         waiting = later;
     }
     Ok(answers.into_iter().map(|answer| answer.expect("every report is answered")).collect())
 }
 
-/// Ends attempts of different jobs.
+/// Ends attempts of different jobs, which are in the order of their ids.
 async fn finish(
     tx: &Tx<'_>,
     said: &[Said<'_>],
@@ -185,20 +157,13 @@ async fn finish(
 ) -> Result<(), Trouble> {
     let (done, other): (Vec<usize>, Vec<usize>) =
         turn.iter().partition(|place| matches!(said[**place].report.outcome, Outcome::Completed { .. }));
-    let mut ended = HashMap::with_capacity(turn.len());
     if !done.is_empty() {
-        complete(tx, said, &done, &mut ended).await?;
+        complete(tx, said, &done, answers).await?;
     }
     if !other.is_empty() {
-        give_back_or_end(tx, said, &other, &mut ended).await?;
+        give_back_or_end(tx, said, &other, answers).await?;
     }
-    let mut refused = Vec::new();
-    for place in turn {
-        match ended.remove(&said[*place].job()) {
-            Some(finished) => answers[*place] = Some(finished),
-            None => refused.push(*place),
-        }
-    }
+    let refused: Vec<usize> = turn.iter().copied().filter(|place| answers[*place].is_none()).collect();
     if !refused.is_empty() {
         refuse(tx, said, &refused, answers).await?;
     }
@@ -214,35 +179,6 @@ fn holds<'a>(said: &[Said<'a>], places: &[usize]) -> (Vec<Id>, Vec<i64>, Vec<&'a
         columns.2.push(holder.as_str());
     }
     columns
-}
-
-async fn complete(
-    tx: &Tx<'_>,
-    said: &[Said<'_>],
-    places: &[usize],
-    ended: &mut HashMap<JobId, Finished>,
-) -> Result<(), Trouble> {
-    let (ids, fences, holders) = holds(said, places);
-    let results: Vec<&[u8]> = places
-        .iter()
-        .map(|place| match &said[*place].report.outcome {
-            Outcome::Completed { result } => result.as_ref(),
-            _ => &[],
-        })
-        .collect();
-    // An array that is too short is filled up with NULL.
-    let results = if results.iter().all(|result| result.is_empty()) { Vec::new() } else { results };
-    for row in tx.query(COMPLETE, &[&ids, &fences, &holders, &results]).await? {
-        let ran: i64 = row.try_get::<_, Option<i64>>(3)?.unwrap_or(0);
-        let finished = Finished::Done {
-            state: row::state(&row, 2)?,
-            queue: tx.queues().name(tx, row.try_get(1)?).await?,
-            due_in: None,
-            ran: Duration::from_millis(ran as u64),
-        };
-        ended.insert(row::job_id(&row, 0)?, finished);
-    }
-    Ok(())
 }
 
 /// A running job that is reported on.
@@ -307,7 +243,7 @@ async fn give_back_or_end(
     tx: &Tx<'_>,
     said: &[Said<'_>],
     places: &[usize],
-    ended: &mut HashMap<JobId, Finished>,
+    answers: &mut [Option<Finished>],
 ) -> Result<(), Trouble> {
     let (ids, fences, holders) = holds(said, places);
     let mut seen = HashMap::with_capacity(places.len());
@@ -336,7 +272,7 @@ async fn give_back_or_end(
             due_in: run_at.filter(|_| state == State::Scheduled).map(|run_at| run_at.since(seen.now)),
             ran: seen.started_at.map_or(Duration::ZERO, |started| seen.now.since(started)),
         };
-        ended.insert(report.hold.job, finished);
+        answers[*place] = Some(finished);
     }
     for (sql, writes) in [(GIVE_BACK, back), (END, gone)] {
         if writes.places.is_empty() {

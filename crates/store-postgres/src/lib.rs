@@ -13,6 +13,7 @@
 
 mod cancel;
 mod claim;
+mod complete;
 mod counts;
 mod db;
 mod enqueue;

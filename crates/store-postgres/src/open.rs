@@ -35,10 +35,11 @@ const SETTINGS: &str = "
     SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off';";
 
 /// Statements are planned once and then used on tables of any size, so plans that are only good for small tables are ruled
-/// out.
+/// out; and those that lock rows in another order than that of their ids.
 const PLAN_ONCE: &str = "
     SET plan_cache_mode = 'force_generic_plan';
     SET enable_seqscan = off;
+    SET enable_bitmapscan = off;
     SET enable_indexonlyscan = off;
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;";

@@ -7,20 +7,20 @@ pub(super) const MUTATIONS: &[Mutation] = &[
     // finish
     mutation(
         "finish does not compare the fence",
-        "AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)\n        RETURNING (CASE",
-        "AND (j.state, j.holder) IS NOT DISTINCT FROM (2::smallint, r.holder)\n        RETURNING (CASE",
+        "($2::bigint[])[width_bucket(j.id, $1)])",
+        "CASE WHEN $2::bigint[] IS NULL THEN 0 ELSE j.fence END)",
         "stale_fence_cannot_complete",
     ),
     mutation(
         "finish does not compare the holder",
-        "AND (j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)\n        RETURNING (CASE",
-        "AND (j.state, j.fence) IS NOT DISTINCT FROM (2::smallint, r.fence)\n        RETURNING (CASE",
+        "CASE WHEN cardinality($4::integer[]) = 0 THEN ($3::text[])[1]",
+        "CASE WHEN cardinality($4::integer[]) = 0 THEN j.holder",
         "another_holder_cannot_complete",
     ),
     mutation(
         "finish compares the attempt instead of the fence",
-        "(j.state, j.holder, j.fence) IS NOT DISTINCT FROM (2::smallint, r.holder, r.fence)",
-        "(j.state, j.holder, j.attempt) IS NOT DISTINCT FROM (2::smallint, r.holder, 1)",
+        "($2::bigint[])[width_bucket(j.id, $1)])",
+        "CASE WHEN $2::bigint[] IS NULL OR j.attempt <> 1 THEN 0 ELSE j.fence END)",
         "same_worker_reclaim_fences_its_own_zombie",
     ),
     mutation(
