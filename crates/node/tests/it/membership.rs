@@ -135,7 +135,8 @@ async fn a_server_told_to_leave_between_two_epochs_leaves() {
     let epochs = move |than: Epoch| {
         if last > 0 {
             is_between.send(()).expect("the test waits");
-            going_on.recv().expect("the test goes on");
+            // Others have work to do meanwhile, also what waits for this thread.
+            tokio::task::block_in_place(|| going_on.recv()).expect("the test goes on");
         }
         last = last.max(than.0) + 1;
         Ok(Epoch(last))
@@ -152,8 +153,9 @@ async fn a_server_told_to_leave_between_two_epochs_leaves() {
     let leaving = tokio::spawn(async move { client.leave(wire::LeaveNodesRequest {}).await });
     // An answer to what was asked after it: the leave is under way by now.
     let mut client = NodesClient::connect(second).await.expect("the server listens");
-    let standing = client.list(wire::ListNodesRequest {}).await.expect("it answers").into_inner().standing;
-    assert_eq!(standing, "rejoining");
+    let listing = tokio::time::timeout(PATIENCE, client.list(wire::ListNodesRequest {})).await;
+    let listed = listing.expect("in time").expect("it answers").into_inner();
+    assert_eq!(listed.standing, "rejoining");
     go_on.send(()).expect("it waits");
     let left = leaving.await.expect("no panic").expect("it leaves").into_inner();
     assert_eq!((left.state.as_str(), left.epoch), ("left", 2));
