@@ -384,6 +384,9 @@ impl Roll {
             && self.mustering.concerns(session)
         {
             self.mustering.heard(now, key, &session.profile, echoed);
+            if !session.is_leased() {
+                self.mustering.reconnected(now, key.clone());
+            }
             ack.worker_set = self.mustering.set_for(key);
         }
         match reply {
@@ -412,7 +415,11 @@ impl Roll {
         let mut news = Vec::new();
         let was_mustered = session.is_mustered();
         let longest = Mustering::inherited_lease(&self.api);
-        session.set_promised_more(self.registry.is_promised_more(now, &session.worker, longest));
+        let is_promised_more = self.registry.is_promised_more(now, &session.worker, longest);
+        if session.set_promised_more(is_promised_more) && is_promised_more && self.mustering.concerns(session)
+        {
+            info!(worker = %session.worker, "no volatile jobs for this worker before its longer lease from before is over");
+        }
         session.set_mustered(self.mustering.may_run(&session.worker));
         let (add, is_fitness_news) = self.api.sessions.note_leased(session, lease);
         if is_fitness_news || was_mustered != session.is_mustered() {

@@ -64,6 +64,11 @@ pub enum Input {
         /// Who.
         key: WorkerKey,
     },
+    /// Its heartbeats come over a new stream: a healthcheck that was under way on the one before is lost.
+    Reconnected {
+        /// Whose.
+        key: WorkerKey,
+    },
     /// A healthcheck came back well.
     Checked {
         /// Whose.

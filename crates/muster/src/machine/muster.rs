@@ -87,6 +87,7 @@ impl Muster {
                 }
             }
             Input::Fetched { key } => self.fetched(&key),
+            Input::Reconnected { key } => self.reconnected(&key),
             Input::Checked { key, number } => self.checked(&key, number),
             Input::Gone { key } => self.gone(&key),
         }
@@ -215,6 +216,15 @@ impl Muster {
         self.consensus.fetched(member);
         self.check_if_due(member);
         self.judge(member);
+    }
+
+    fn reconnected(&mut self, key: &WorkerKey) {
+        let Some(member) = self.member(key) else { return };
+        let Some(worker) = self.workers.get_mut(&member) else { return };
+        if worker.check.take().is_some() {
+            worker.check_sent = None;
+            self.check_if_due(member);
+        }
     }
 
     fn checked(&mut self, key: &WorkerKey, number: u64) {

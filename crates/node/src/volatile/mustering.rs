@@ -114,6 +114,11 @@ impl Mustering {
         self.handle(now, Input::Fetched { key });
     }
 
+    /// Its heartbeats come over a new stream.
+    pub(crate) fn reconnected(&mut self, now: Instant, key: WorkerKey) {
+        self.handle(now, Input::Reconnected { key });
+    }
+
     pub(crate) fn checked(&mut self, now: Instant, key: WorkerKey, number: u64) {
         self.handle(now, Input::Checked { key, number });
     }

@@ -333,3 +333,14 @@ async fn an_unsafe_wait_that_is_longer_than_the_safe_one_is_none() {
         assert_eq!(status(&start_with(config).await).await.unsafe_wait, is_unsafe, "{wait:?}");
     }
 }
+
+/// Without an answer to its first one a worker is never healthy, and is sent away in the end.
+#[tokio::test]
+async fn a_healthcheck_that_was_lost_with_its_stream_comes_again() {
+    let server = start_first().await;
+    let mut worker = Survivor::join(&server, "w", 1).await;
+    let check = |frame: ServerFrame| (frame.check > 0).then_some(frame.check);
+    let lost = worker.stream.hear(check).await;
+    worker.come_back(&server, 1).await;
+    assert!(worker.stream.hear(check).await > lost);
+}

@@ -159,3 +159,23 @@ fn nobody_is_dismissed_because_we_stood_still() {
         "who stays silent is, {dismissed:?}"
     );
 }
+
+/// The first healthcheck of a worker got lost with its stream. To wait until it is good for nothing would cost it its lease.
+#[test]
+fn healthcheck_that_was_lost_with_a_stream_is_sent_again() {
+    let mut stage = Stage::settled(&["a"], None);
+    stage.enter("b", UNSEATED);
+    stage.actor("b").answers_checks = false;
+    stage.muster = Stage::scheduler(stage.now, &stage.terms, None);
+    stage.beat(&key("b"));
+    stage.run_until(stage.now + 1_000);
+    stage.actor("b").answers_checks = true;
+    stage.log.clear();
+    stage.give(Input::Reconnected { key: key("b") });
+    let checks = |stage: &Stage| stage.log.iter().filter(|(_, o)| matches!(o, Output::Check { .. })).count();
+    assert_eq!(checks(&stage), 1, "{:?}", stage.log);
+    stage.give(Input::Reconnected { key: key("b") });
+    assert_eq!(checks(&stage), 1, "none was under way");
+    stage.run_until(stage.now + 60_000);
+    assert_eq!(stage.about("b").iter().filter(|o| matches!(o, Output::Dismiss { .. })).count(), 0);
+}
