@@ -237,7 +237,8 @@ macro_rules! conformance_tests {
                 second_copy_of_an_ended_job_is_lost, claim_that_reported_is_lost_without_an_alarm,
                 terminal_holder_is_not_believed, holder_that_is_gone_runs_nothing, adopted_job_is_lost_once,
                 adopted_lease_runs_out_like_any_other, hold_that_was_taken_back_is_believed_until_the_next_start,
-                fences_grow_past_what_was_reported, absurd_fence_is_refused;
+                claim_is_its_process_s_under_its_next_key_too, fences_grow_past_what_was_reported,
+                absurd_fence_is_refused;
             early: result_before_its_job_ends_it, failure_before_its_job_counts, result_of_a_job_that_waits_ends_it,
                 adopted_claim_ends_with_its_holders_report_alone, adopted_job_can_be_handed_back,
                 later_of_two_results_counts, retry_that_runs_replaces_the_failure_before_it,

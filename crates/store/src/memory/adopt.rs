@@ -33,6 +33,8 @@ enum Word {
     Reported,
     /// It was taken back, and the job was started again since.
     StartedAgain,
+    /// It is the row's, but under another key.
+    AnotherKey,
     /// It is of a copy that this store knows nothing of.
     Foreign,
 }
@@ -45,7 +47,7 @@ impl Tables {
             return Renewed::Lost;
         };
         // A terminal holder has stopped what it held.
-        if !hold.job.is_volatile() || !inherited.note_fence(hold.fence) || is_over {
+        if !hold.job.is_volatile() || !inherited.note_fence(now.lease, hold.fence) || is_over {
             return Renewed::Lost;
         }
         let Some(row) = self.jobs.get(hold.job) else {
@@ -56,12 +58,13 @@ impl Tables {
                 self.inherited().adopt(holder, hold, lease)
             };
         };
-        match self.word_on(row, holder, hold) {
+        match self.word_on(row, hold) {
             Word::Believed if !self.has(Mutation::WaitingJobNotAdopted) => {
                 self.believe(now, holder, hold, lease);
                 self.renew(now, holder, hold, lease)
             }
             Word::Reported if !self.has(Mutation::OwnReportRaisesAlarm) => Renewed::Lost,
+            Word::AnotherKey => Renewed::Lost,
             _ => {
                 self.raise_alarm(holder, hold);
                 Renewed::Lost
@@ -78,14 +81,14 @@ impl Tables {
             // There is nothing to give back any more.
             return self.refuse(row, hold);
         }
-        let (word, first) = (self.word_on(row, holder, hold), row.first);
-        if !self.inherited().note_fence(hold.fence) {
+        let (word, first) = (self.word_on(row, hold), row.first);
+        if !self.inherited().note_fence(now.lease, hold.fence) {
             return Finished::Stale { current };
         }
         let is_merged = match word {
             Word::Believed => !self.has(Mutation::LossBeatsLateReport),
             Word::StartedAgain => self.has(Mutation::LateReportEndsNextAttempt),
-            Word::Reported | Word::Foreign => false,
+            Word::Reported | Word::AnotherKey | Word::Foreign => false,
         };
         if is_merged {
             self.believe(now, holder, hold, BRIEFLY);
@@ -108,7 +111,7 @@ impl Tables {
         let Some(inherited) = &mut self.inherited else {
             return Finished::Unknown;
         };
-        if !hold.job.is_volatile() || !inherited.note_fence(hold.fence) {
+        if !hold.job.is_volatile() || !inherited.note_fence(now.lease, hold.fence) {
             return Finished::Unknown;
         }
         if inherited.clients.know_end_of(hold.job) {
@@ -226,16 +229,18 @@ impl Tables {
         self.inherited.as_mut().expect("only volatile stores inherit")
     }
 
-    /// What to think of a claim that is not the row's present one.
-    fn word_on(&self, row: &Row, holder: &WorkerKey, hold: Hold) -> Word {
+    /// What to think of a claim that is not the row's present one. A fence is minted for one claim of a job, so it is the same
+    /// process that names it, though it may have another key by now: its own clock ends a key that was cut off.
+    fn word_on(&self, row: &Row, hold: Hold) -> Word {
         let is_running = row.state == State::Running;
-        let was_taken =
-            row.rare().taken.as_ref().is_some_and(|(by, fence)| by == holder && *fence == hold.fence);
-        if was_taken {
+        if row.rare().taken.as_ref().is_some_and(|(_, fence)| *fence == hold.fence) {
             return if !is_running && row.fence == hold.fence { Word::Believed } else { Word::StartedAgain };
         }
-        if row.reported_fence == hold.fence && row.reporter.as_ref() == Some(holder) {
+        if row.reported_fence == hold.fence {
             return Word::Reported;
+        }
+        if is_running && row.fence == hold.fence {
+            return Word::AnotherKey;
         }
         // Not started here, so whoever has a later claim than is known here has it from a former life.
         let is_idle = match row.state {

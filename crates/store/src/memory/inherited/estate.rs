@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::{Fence, Hold, JobId, Outcome, Report, WallTime, WorkerKey};
+use model::{Fence, Hold, JobId, LeaseTime, Outcome, Report, WallTime, WorkerKey};
 
 use super::super::mutation::Mutation;
 use super::clients::Clients;
@@ -13,8 +13,9 @@ use crate::port::{Alarm, Finished, Inheritance, Renewed};
 
 /// Most alarms that wait to be read; more are counted only.
 const ALARMS_MAX: usize = 1_000;
-/// No fence is as large: JSON clients keep every smaller number exactly.
-const FENCES_END: i64 = 1 << 53;
+/// How far ahead of our clock a fence of a former life may be: further than any clock is set back. One from beyond that would be
+/// followed by all others.
+const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// Everything a volatile store knows besides its rows.
 #[derive(Default)]
@@ -53,9 +54,9 @@ impl Inherited {
         Inherited { mutation, ..Inherited::default() }
     }
 
-    /// Somebody reported this fence: those that are minted from now on are greater. False if it is no fence at all.
-    pub(in super::super) fn note_fence(&mut self, fence: Fence) -> bool {
-        let is_fence = (1..FENCES_END - 1).contains(&fence.get());
+    /// Somebody reported this fence: those that are minted from now on are greater. False if nobody can have minted it.
+    pub(in super::super) fn note_fence(&mut self, now: LeaseTime, fence: Fence) -> bool {
+        let is_fence = (1..(now + AHEAD_MAX).as_micros()).contains(&fence.get());
         if is_fence && self.mutation != Some(Mutation::FenceIgnoresReported) {
             self.greatest = self.greatest.max(fence.get());
         }
