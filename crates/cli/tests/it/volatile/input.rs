@@ -16,7 +16,7 @@ async fn a_queue_changes_its_nature_only_while_it_is_empty() {
         format!("{stdout}{stderr}")
     };
     fleet.enqueue(1).await;
-    let refused = tenure(&["queues", "set", "q", "--volatile"], 2).await;
+    let refused = tenure(&["queues", "set", "q", "--volatile"], 5).await;
     assert!(refused.contains("error: queue q has 1 jobs that have not ended"), "{refused}");
     let set = tenure(&["queues", "set", "v", "--volatile"], 0).await;
     assert!(set.starts_with("v: volatile, "), "{set}");
@@ -25,7 +25,7 @@ async fn a_queue_changes_its_nature_only_while_it_is_empty() {
 
     let note = tenure(&["enqueue", "v", "1"], 0).await;
     assert!(note.contains("which is volatile: it takes one that can stop them for certain"), "{note}");
-    let refused = tenure(&["queues", "set", "v", "--volatile=false"], 2).await;
+    let refused = tenure(&["queues", "set", "v", "--volatile=false"], 5).await;
     assert!(refused.contains("error: queue v has 1 jobs that have not ended"), "{refused}");
     let refused = tenure(&["enqueue", "v", "1", "--id", DURABLE_ID], 2).await;
     assert!(refused.contains("volatile"), "{refused}");
