@@ -73,14 +73,14 @@ impl Pingers {
         }
     }
 
-    /// Notes a ping; whether it was the first.
-    pub(crate) fn ping(&self, key: &WorkerKey) -> Answer<bool> {
+    /// Notes a ping.
+    pub(crate) fn ping(&self, key: &WorkerKey) -> Answer<()> {
         match self.detector.ping(key) {
-            Pinged::Known => Ok(false),
+            Pinged::Known => Ok(()),
             Pinged::Registered => {
                 // Without members nobody wakes for checks.
                 self.detector.start();
-                Ok(true)
+                Ok(())
             }
             Pinged::Full => Err(ApiError::new(ErrorKind::Throttled, "too many holders ping this server")),
         }
