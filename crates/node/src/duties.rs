@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Hold, QueueName};
+use model::{Hold, QueueName, State};
 use rpc::{convert, wire};
 use schedule::dispatch::SessionId;
 use store::{Claim, Claimed};
@@ -142,7 +142,7 @@ pub(crate) async fn promote(api: Arc<Api>, limit: usize) {
     let pass = async {
         let promoted = api.store.promote(limit).await?;
         // Before dispatch hears of them, or watchers would find them running already.
-        let watched = api.watched_ids(promoted.jobs.iter().copied());
+        let watched = api.watched_ids(promoted.jobs.iter().copied(), &[State::Available]);
         api.announce(watched).await;
         Ok((promoted.jobs.len(), promoted.ready))
     };
@@ -182,7 +182,7 @@ pub(crate) async fn read_deadlines(api: Arc<Api>) {
 
 #[cfg(test)]
 mod tests {
-    use model::{JobId, State, WorkerKey};
+    use model::{JobId, WorkerKey};
     use store::{EnqueueBatch, JobStore as _, MemoryStore};
     use tokio::sync::mpsc;
 

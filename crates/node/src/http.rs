@@ -205,7 +205,7 @@ async fn wait(State(api): Shared, Path(id): Path<String>, Params(query): Params<
         Ok(id) => id,
         Err(error) => return problem(&ApiError::from(error)),
     };
-    let mut events = api.watchers.subscribe(vec![watched]);
+    let mut events = api.watchers.subscribe(vec![watched], &[]);
     let ended = async {
         loop {
             let job = api.get(wire::GetJobRequest { id: id.clone() }).await?;

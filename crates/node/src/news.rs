@@ -60,7 +60,7 @@ impl Api {
                 self.watched_elsewhere.0.fetch_max(until.as_nanos(), Ordering::Relaxed);
             }
             News::Changed(ids) => {
-                let wanted = self.watchers.wanted(ids.into_iter());
+                let wanted = self.watchers.wanted(ids.into_iter(), &State::ALL);
                 self.announce(wanted).await;
             }
         }

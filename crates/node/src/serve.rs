@@ -8,7 +8,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
-use rpc::wire::ServerFrame;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
@@ -67,8 +66,7 @@ pub(crate) async fn serve(
     }
     api.closing.cancel();
     for session in api.sessions.all() {
-        let _ = session.frames.try_send(Ok(ServerFrame { goodbye: true, ..Default::default() }));
-        session.close.cancel();
+        session.dismiss();
     }
     // No session is accepted any more. Workers must not wait for others to have our connections closed, so whoever takes them
     // over hears of it now.

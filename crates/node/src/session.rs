@@ -2,6 +2,7 @@
 //! worker's beats and reports share a commit.
 
 use std::collections::HashSet;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use lease::registry::Input;
 use model::{ErrorKind, Hold, Limits, Nonce, Outcome, Report, Retry};
 use rpc::wire::{ServerFrame, WorkerFrame};
 use rpc::{ApiError, convert, lease_convert, wire};
+use store::Finished;
 use tokio::sync::mpsc;
 use tonic::Status;
 use tracing::{debug, info, warn};
@@ -23,6 +25,9 @@ use crate::sessions::{FRAMES_MAX, Session};
 /// Entries and bytes of frames kept at most while the store is busy; then the worker is held back by flow control.
 const GATHER_ENTRIES_MAX: usize = 10_000;
 const GATHER_BYTES_MAX: usize = 16 << 20;
+
+/// How long the answer to a report waits for a frame to go with. Nothing hangs on it: the worker keeps its report meanwhile.
+const ANSWER_WAIT: Duration = Duration::from_millis(10);
 
 /// Pauses between tries while the store is in trouble.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -103,7 +108,8 @@ where
     let mut gathered = Gathered::default();
     gathered.add(api, session, first).await?;
     let mut is_open = true;
-    let mut work: Option<BoxFuture<'_, Answer<bool>>> = None;
+    let mut work: Option<BoxFuture<'_, Answer<Next>>> = None;
+    let mut answers_wait = pin!(None);
     loop {
         if work.is_none() {
             while is_open && !gathered.is_full() {
@@ -122,9 +128,18 @@ where
         tokio::select! {
             biased;
             () = session.close.cancelled() => return Ok(()),
-            is_gone = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
+            next = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
                 work = None;
-                if is_gone? {
+                match next? {
+                    Next::Answered => {}
+                    Next::AnswersWait if answers_wait.is_some() => {}
+                    Next::AnswersWait => answers_wait.set(Some(tokio::time::sleep(ANSWER_WAIT))),
+                    Next::Gone => return Ok(()),
+                }
+            }
+            () = async { answers_wait.as_mut().as_pin_mut().expect("answers wait").await }, if answers_wait.is_some() => {
+                answers_wait.set(None);
+                if session.flush().await.is_err() {
                     return Ok(());
                 }
             }
@@ -134,6 +149,16 @@ where
             },
         }
     }
+}
+
+/// How it goes on after what a worker said was dealt with.
+enum Next {
+    /// It knows.
+    Answered,
+    /// It will hear of it with the next frame, or soon.
+    AnswersWait,
+    /// It left, or is gone.
+    Gone,
 }
 
 /// What several frames said, put together.
@@ -224,11 +249,11 @@ impl Gathered {
         Ok(())
     }
 
-    /// Does what was asked, in the order that is safe: notes before reports of the same job, reports before new
-    /// work. Answers whether the worker left.
-    async fn handle(mut self, api: &Api, session: &Arc<Session>) -> Answer<bool> {
+    /// Does what was asked, in the order that is safe: notes before reports of the same job, reports before new work.
+    async fn handle(mut self, api: &Api, session: &Arc<Session>) -> Answer<Next> {
         let worker = &session.worker;
         let mut answer = ServerFrame::default();
+        let mut is_unhurried = false;
         if self.draining {
             // Before its hand-backs, which would otherwise come straight back to it.
             session.withdraw_credits();
@@ -256,6 +281,9 @@ impl Gathered {
         }
         if !self.reports.is_empty() {
             let answers = patiently(session, || api.finish_reports(worker, self.reports.clone())).await?;
+            let is_accepted =
+                |answer: &Finished| matches!(answer, Finished::Done { .. } | Finished::AlreadyDone);
+            is_unhurried = answers.iter().all(|(_, answer)| is_accepted(answer));
             answer.reports =
                 answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
         }
@@ -264,11 +292,15 @@ impl Gathered {
             api.leave_own(worker.clone(), session.nonce, words).await?;
             answer.left = true;
         }
+        let keeps = is_unhurried && answer.stops.is_empty() && !answer.left;
+        if keeps && session.keep_answers(&mut answer.reports) {
+            return Ok(Next::AnswersWait);
+        }
         if answer != ServerFrame::default() && session.send(answer).await.is_err() {
             debug!(%worker, "worker went away before its answer");
-            return Ok(true);
+            return Ok(Next::Gone);
         }
-        Ok(self.leave.is_some())
+        Ok(if self.leave.is_some() { Next::Gone } else { Next::Answered })
     }
 }
 

@@ -9,7 +9,7 @@ use lease::clock_rule::fits_exclusive;
 use lease::message::Profile;
 use model::{Limits, Nonce, QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
-use rpc::wire::{ServerFrame, Stop};
+use rpc::wire::{ReportAnswer, ServerFrame, Stop};
 use schedule::dispatch::SessionId;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -19,6 +19,9 @@ use tracing::warn;
 
 /// Frames that may wait for a slow worker; then the sender waits, and only for that worker.
 pub(crate) const FRAMES_MAX: usize = 256;
+
+/// Answers that wait for the next frame at most.
+const ANSWERS_MAX: usize = 256;
 
 /// How long a worker may leave its frames untaken.
 const SEND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -37,6 +40,8 @@ pub(crate) struct Session {
     /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
     gate: Mutex<Gate>,
+    /// Answers to reports that go out with the next frame.
+    answers: Mutex<Vec<ReportAnswer>>,
     /// The number of the last start that was sent to anybody.
     last_start: Arc<AtomicU64>,
     /// That of the last one before this session: what was sent over an older stream does not come here.
@@ -62,12 +67,13 @@ struct Gate {
 pub(crate) struct Gone;
 
 impl Session {
-    /// Sends a frame. A worker that takes none for a while loses its session: whoever waits for it holds up nobody else,
-    /// but must not wait for ever.
-    pub(crate) async fn send(&self, frame: ServerFrame) -> Result<(), Gone> {
+    /// Sends a frame, with the answers that wait for one. A worker that takes none for a while loses its session: whoever
+    /// waits for it holds up nobody else, but must not wait for ever.
+    pub(crate) async fn send(&self, mut frame: ServerFrame) -> Result<(), Gone> {
         if self.close.is_cancelled() {
             return Err(Gone);
         }
+        frame.reports.append(&mut self.answers());
         // There is nearly always room, and then no timer is needed.
         let frame = match self.frames.try_send(Ok(frame)) {
             Ok(()) => return Ok(()),
@@ -86,6 +92,30 @@ impl Session {
                 }
             },
         }
+    }
+
+    /// Keeps answers that change nothing for the worker until it is sent something that does: a worker that does one job after
+    /// the other is woken for the next start, not for its last end. Whether there is room for these; then somebody must
+    /// [`flush`](Self::flush) soon.
+    pub(crate) fn keep_answers(&self, answers: &mut Vec<ReportAnswer>) -> bool {
+        let mut kept = self.answers();
+        let has_room = kept.len() + answers.len() <= ANSWERS_MAX;
+        if has_room {
+            kept.append(answers);
+        }
+        has_room
+    }
+
+    /// Sends the answers that still wait.
+    pub(crate) async fn flush(&self) -> Result<(), Gone> {
+        if self.answers().is_empty() { Ok(()) } else { self.send(ServerFrame::default()).await }
+    }
+
+    /// Says goodbye, if the outbox has room, and ends the session.
+    pub(crate) fn dismiss(&self) {
+        let reports = std::mem::take(&mut *self.answers());
+        self.offer(ServerFrame { goodbye: true, reports, ..Default::default() });
+        self.close.cancel();
     }
 
     /// Sends a frame if the outbox has room, without waiting.
@@ -144,6 +174,10 @@ impl Session {
 
     fn gate(&self) -> std::sync::MutexGuard<'_, Gate> {
         self.gate.lock().expect("no panic while holding the lock")
+    }
+
+    fn answers(&self) -> std::sync::MutexGuard<'_, Vec<ReportAnswer>> {
+        self.answers.lock().expect("no panic while holding the lock")
     }
 
     /// Numbers for this many starts: the first of them.
@@ -228,6 +262,7 @@ impl Sessions {
             frames,
             close: CancellationToken::new(),
             gate: Mutex::default(),
+            answers: Mutex::default(),
             last_start: Arc::clone(&self.last_start),
             starts_before: AtomicU64::new(0),
         });
@@ -326,6 +361,39 @@ mod tests {
         assert_eq!(sessions.workers_for(&queue, false), 1);
         sessions.close(second.id);
         assert_eq!((sessions.workers_for(&queue, false), sessions.count()), (0, 0));
+    }
+
+    fn answers(jobs: std::ops::Range<usize>) -> Vec<ReportAnswer> {
+        jobs.map(|job| ReportAnswer { job: job.to_string(), ..Default::default() }).collect()
+    }
+
+    #[tokio::test]
+    async fn answers_wait_for_the_next_frame_and_go_out_without_one() {
+        let sessions = Sessions::new(Gauge::default());
+        let (frames, mut outbox) = mpsc::channel(9);
+        let worker = WorkerKey::new("w").unwrap();
+        let session = sessions.open(worker, Nonce::new(1), Profile::default(), frames);
+        let mut sent = || outbox.try_recv().ok().map(|frame| frame.unwrap());
+
+        assert!(session.flush().await.is_ok());
+        assert_eq!(sent(), None, "nothing waits");
+        assert!(session.keep_answers(&mut answers(0..2)));
+        assert_eq!(sent(), None, "they wait");
+        assert!(session.send(ServerFrame { check: 7, ..Default::default() }).await.is_ok());
+        assert_eq!(sent(), Some(ServerFrame { check: 7, reports: answers(0..2), ..Default::default() }));
+        assert!(session.flush().await.is_ok());
+        assert_eq!(sent(), None, "each goes out once");
+
+        assert!(session.keep_answers(&mut answers(2..ANSWERS_MAX)));
+        assert!(!session.keep_answers(&mut answers(0..3)), "there is no room for so many");
+        assert!(session.flush().await.is_ok());
+        assert_eq!(sent().unwrap().reports, answers(2..ANSWERS_MAX));
+
+        assert!(session.keep_answers(&mut answers(0..1)));
+        session.dismiss();
+        let goodbye = ServerFrame { goodbye: true, reports: answers(0..1), ..Default::default() };
+        assert_eq!(sent(), Some(goodbye));
+        assert!(session.close.is_cancelled());
     }
 
     /// A later life of the server waits only for the longest lease that it grants itself.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use model::{JobId, Kind, QueueName};
+use model::{JobId, Kind, QueueName, State};
 use rpc::wire::JobEvent;
 use store::JobFilter;
 use tokio::sync::broadcast::error::RecvError;
@@ -25,8 +25,8 @@ pub(crate) struct Watchers {
 /// What is watched at all.
 #[derive(Debug, Default)]
 struct Interest {
-    /// Watchers that did not name jobs.
-    broad: usize,
+    /// How many watchers that did not name jobs want to hear of each state.
+    broad: [usize; State::ALL.len()],
     /// How many watchers named each job.
     ids: HashMap<JobId, usize>,
 }
@@ -40,13 +40,14 @@ impl Watchers {
         })
     }
 
-    /// Those of these jobs that someone watches.
-    pub(crate) fn wanted(&self, ids: impl Iterator<Item = JobId>) -> Vec<JobId> {
+    /// Those of these jobs that someone watches, if each came into one of these states.
+    pub(crate) fn wanted(&self, ids: impl Iterator<Item = JobId>, states: &[State]) -> Vec<JobId> {
         if self.sender.receiver_count() == 0 {
             return Vec::new();
         }
         let interest = self.interest();
-        ids.filter(|id| interest.broad > 0 || interest.ids.contains_key(id)).collect()
+        let is_broad = states.iter().any(|state| interest.broad[*state as usize] > 0);
+        ids.filter(|id| is_broad || interest.ids.contains_key(id)).collect()
     }
 
     pub(crate) fn tell(&self, event: JobEvent) {
@@ -54,18 +55,24 @@ impl Watchers {
         let _ = self.sender.send(event);
     }
 
-    /// Begins to watch these jobs, or all if none is named.
-    pub(crate) fn subscribe(self: &Arc<Self>, ids: Vec<JobId>) -> Subscription {
+    /// Begins to watch these jobs, or if none is named, all that come into one of these states; no state means any.
+    pub(crate) fn subscribe(self: &Arc<Self>, ids: Vec<JobId>, states: &[State]) -> Subscription {
+        let states = match (ids.is_empty(), states.is_empty()) {
+            (true, true) => State::ALL.to_vec(),
+            (true, false) => states.to_vec(),
+            // Whoever named jobs hears of all that happens to them.
+            (false, _) => Vec::new(),
+        };
         let mut interest = self.interest();
-        if ids.is_empty() {
-            interest.broad += 1;
+        for state in &states {
+            interest.broad[*state as usize] += 1;
         }
         for id in &ids {
             *interest.ids.entry(*id).or_default() += 1;
         }
         let events = self.sender.subscribe();
         self.began.notify_one();
-        Subscription { events, ids, watchers: Arc::clone(self) }
+        Subscription { events, ids, states, watchers: Arc::clone(self) }
     }
 
     pub(crate) fn is_someone(&self) -> bool {
@@ -94,6 +101,7 @@ impl Watchers {
 pub(crate) struct Subscription {
     events: broadcast::Receiver<JobEvent>,
     ids: Vec<JobId>,
+    states: Vec<State>,
     watchers: Arc<Watchers>,
 }
 
@@ -106,8 +114,8 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         let mut interest = self.watchers.interest();
-        if self.ids.is_empty() {
-            interest.broad -= 1;
+        for state in &self.states {
+            interest.broad[*state as usize] -= 1;
         }
         for id in &self.ids {
             if let Some(count) = interest.ids.get_mut(id) {
@@ -153,15 +161,20 @@ mod tests {
     fn only_what_someone_watches_is_wanted() {
         let watchers = Watchers::new();
         let [a, b] = [1, 2].map(|byte| JobId::from_bytes([byte; 16]));
-        let wanted = || watchers.wanted([a, b].into_iter());
+        let wanted_in = |state: State| watchers.wanted([a, b].into_iter(), &[state]);
+        let wanted = || wanted_in(State::Running);
         assert_eq!(wanted(), []);
-        let (first, second) = (watchers.subscribe(vec![a]), watchers.subscribe(vec![a]));
+        let (first, second) = (watchers.subscribe(vec![a], &[]), watchers.subscribe(vec![a], &[State::Dead]));
         assert_eq!(wanted(), [a]);
         drop(first);
         assert_eq!(wanted(), [a], "the other still watches");
-        let broad = watchers.subscribe(Vec::new());
+        let broad = watchers.subscribe(Vec::new(), &[]);
         assert_eq!(wanted(), [a, b]);
         drop(broad);
+        let of_ends = watchers.subscribe(Vec::new(), &[State::Completed, State::Dead]);
+        assert_eq!((wanted(), wanted_in(State::Completed)), (vec![a], vec![a, b]));
+        drop(of_ends);
+        assert_eq!(wanted_in(State::Completed), [a]);
         drop(second);
         assert_eq!(wanted(), []);
         assert!(watchers.interest().ids.is_empty(), "nothing is left behind");

@@ -67,7 +67,13 @@ impl Api {
         let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
         let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
         self.metrics.enqueued.inc_by(inserted.clone().count() as u64);
-        let watched = self.watched_ids(inserted.map(|job| job.id));
+        // What was heard of a volatile job before it came decides how it begins.
+        let states: &[State] = if answer.ended.is_empty() {
+            &[State::Scheduled, State::Available, State::Running]
+        } else {
+            &State::ALL
+        };
+        let watched = self.watched_ids(inserted.map(|job| job.id), states);
         // A repeat may follow a call whose answer, and whose signal, got lost.
         let any_repeat = answer.repeated || answer.jobs.iter().any(|job| job.duplicate);
         self.wake(if any_repeat { queues } else { answer.ready }).await;
@@ -143,7 +149,7 @@ impl Api {
             }
         }
         let now = ids.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Cancelled::Now));
-        let watched = self.watched_ids(now.map(|(id, _)| *id));
+        let watched = self.watched_ids(now.map(|(id, _)| *id), &[State::Cancelled]);
         self.announce(watched).await;
         let jobs = ids.iter().zip(&answers).map(|(id, answer)| convert::cancel_answer(*id, answer)).collect();
         Ok(wire::CancelResponse { jobs })
@@ -199,7 +205,7 @@ impl Api {
             _ => None,
         });
         let moves = Moves::of(moved.clone().map(|(_, queue)| (State::Available, queue, None)));
-        let watched = self.watched_ids(moved.map(|(id, _)| id));
+        let watched = self.watched_ids(moved.map(|(id, _)| id), &[State::Available]);
         self.wake_after(moves).await;
         self.announce(watched).await;
     }
@@ -212,7 +218,7 @@ impl Api {
         let filter = convert::filter(&request.queue, &request.kind, &request.states)?;
         let ids = ids(&request.ids)?;
         // Before looking, so that no change falls between the two.
-        let subscription = self.watchers.subscribe(ids.clone());
+        let subscription = self.watchers.subscribe(ids.clone(), &filter.states);
         let mut present = Vec::new();
         for id in &ids {
             let job = self.store.get(*id).await?.ok_or_else(|| unknown_job(*id))?;

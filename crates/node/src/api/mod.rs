@@ -138,12 +138,16 @@ impl Api {
         }
     }
 
-    /// Those of these jobs that watchers must hear of.
-    pub(crate) fn watched_ids(&self, ids: impl Iterator<Item = JobId> + Clone) -> Vec<JobId> {
+    /// Those of these jobs, each of which came into one of these states, that watchers must hear of.
+    pub(crate) fn watched_ids(
+        &self,
+        ids: impl Iterator<Item = JobId> + Clone,
+        states: &[State],
+    ) -> Vec<JobId> {
         if self.is_watched_elsewhere() {
             self.store.tell(News::Changed(ids.clone().collect()));
         }
-        let mut wanted = self.watchers.wanted(ids.clone());
+        let mut wanted = self.watchers.wanted(ids.clone(), states);
         if self.ends.is_someone() {
             wanted.extend(ids.filter(|id| self.ends.wants(*id)));
             wanted.sort();
@@ -187,10 +191,14 @@ impl Api {
     }
 }
 
-/// Where jobs went that may run again.
+/// Where jobs went.
 #[derive(Debug, Default)]
 pub(crate) struct Moves {
+    /// The states they are in now.
+    states: Vec<State>,
+    /// The queues of those that may run again at once.
     ready: Vec<QueueName>,
+    /// When the first of the others may.
     due_in: Option<Duration>,
 }
 
@@ -199,6 +207,9 @@ impl Moves {
     pub(crate) fn of<'a>(moved: impl Iterator<Item = (State, &'a QueueName, Option<Duration>)>) -> Self {
         let mut moves = Moves::default();
         for (state, queue, due_in) in moved {
+            if !moves.states.contains(&state) {
+                moves.states.push(state);
+            }
             match state {
                 State::Available if !moves.ready.contains(queue) => moves.ready.push(queue.clone()),
                 State::Scheduled => moves.due_in = moves.due_in.into_iter().chain(due_in).min(),

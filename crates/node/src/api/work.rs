@@ -80,7 +80,7 @@ impl Api {
         })
         .await;
         let done = marks.iter().zip(&answers).filter(|(_, answer)| matches!(answer, Finished::Done { .. }));
-        let watched = self.watched_ids(done.map(|((hold, ..), _)| hold.job));
+        let watched = self.watched_ids(done.map(|((hold, ..), _)| hold.job), &moves.states);
         self.wake_after(moves).await;
         self.announce(watched).await;
         Ok(marks.into_iter().map(|(hold, ..)| hold).zip(answers).collect())
@@ -227,7 +227,7 @@ impl Api {
         for job in claimed {
             self.metrics.enqueue_to_start.observe(job.waited.as_secs_f64());
         }
-        let watched = self.watched_ids(claimed.iter().map(|job| job.hold.job));
+        let watched = self.watched_ids(claimed.iter().map(|job| job.hold.job), &[State::Running]);
         self.announce(watched).await;
     }
 
@@ -264,8 +264,9 @@ impl Api {
                 session.stop(convert::stop(job.hold, "lost"));
             }
         }
-        let watched = self.watched_ids(reaped.iter().map(|job| job.hold.job));
-        self.wake_after(Moves::of(reaped.iter().map(|job| (job.state, &job.queue, job.due_in)))).await;
+        let moves = Moves::of(reaped.iter().map(|job| (job.state, &job.queue, job.due_in)));
+        let watched = self.watched_ids(reaped.iter().map(|job| job.hold.job), &moves.states);
+        self.wake_after(moves).await;
         self.announce(watched).await;
     }
 
