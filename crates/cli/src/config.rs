@@ -235,6 +235,13 @@ impl Settings {
         let defaults = NodeConfig::default();
         let named_store = named_store(&flags, &file)?;
         let volatile = flags.volatile.or(file.volatile());
+        let is_elsewhere = |store: StoreKind| store != StoreKind::Postgres && flags.database_url.is_some();
+        if let Some(store) = named_store.filter(|store| is_elsewhere(*store)) {
+            return Err(Invalid::new(format!(
+                "--database-url (or {OWN_DATABASE_URL}) names a database, but the store is to be {}; leave one of them out",
+                store.word()
+            )));
+        }
         let database_url = flags.database_url.or(file.database_url);
         if database_url.as_ref().is_some_and(String::is_empty) {
             return Err(Invalid::new("the database URL is empty; name a database, or leave the setting out"));
@@ -447,6 +454,18 @@ mod tests {
         assert_eq!(resolve(flags.clone(), "store = \"postgres\"").unwrap().database_url, shared().unwrap());
         let named = ServeFlags { database_url: Some("postgresql://ours/db".into()), ..flags.clone() };
         assert_eq!(resolve(named, "").unwrap().database_url, "postgresql://ours/db");
+        for store in [StoreKind::Sqlite, StoreKind::Volatile] {
+            let both = ServeFlags {
+                database_url: Some("postgresql://ours/db".into()),
+                store: Some(store),
+                ..flags.clone()
+            };
+            let error = resolve(both, "").unwrap_err().0;
+            assert!(error.contains("leave one of them out"), "{error}");
+        }
+        let store = ServeFlags { store: Some(StoreKind::Sqlite), ..flags.clone() };
+        let settings = resolve(store, "database-url = \"postgresql://file/db\"").unwrap();
+        assert_eq!(settings.store, StoreKind::Sqlite, "a flag counts more than the file");
         let error = resolve(flags.clone(), "database-url = \"\"").unwrap_err().0;
         assert!(error.contains("the database URL is empty"), "{error}");
         let from_file = resolve(flags, "database-url = \"postgresql://file/db\"").unwrap();

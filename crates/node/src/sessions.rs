@@ -145,6 +145,11 @@ impl Session {
         gate.is_mustered && !gate.is_promised_more
     }
 
+    /// Whether what the worker was promised before reaches beyond the longest lease of today.
+    pub(crate) fn is_promised_more(&self) -> bool {
+        self.gate().is_promised_more
+    }
+
     /// What the worker was promised before reaches beyond the longest lease of today, or no longer does. Whether that is news.
     pub(crate) fn set_promised_more(&self, is_promised_more: bool) -> bool {
         std::mem::replace(&mut self.gate().is_promised_more, is_promised_more) != is_promised_more

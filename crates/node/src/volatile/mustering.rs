@@ -151,10 +151,7 @@ impl Mustering {
     pub(crate) fn status(&self, now: Instant) -> wire::MusterStatus {
         match &self.muster {
             Some(muster) => {
-                let names = |key: &WorkerKey| {
-                    self.api.sessions.of_worker(key).map(|session| session.profile.name.clone())
-                };
-                let status = status::to_wire(&muster.status(), names);
+                let status = status::to_wire(&muster.status(), |key| self.api.sessions.of_worker(key));
                 let waited = self.opened_at.unwrap_or(now).since(self.started);
                 wire::MusterStatus {
                     waited_ms: convert::millis(waited),

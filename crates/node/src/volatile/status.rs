@@ -1,12 +1,22 @@
 //! The muster in words and on the wire.
 
+use std::sync::Arc;
+
 use model::WorkerKey;
 use muster::machine::{WaitStatus, WorkerStatus};
 use muster::{Dismissal, Health, How, Status, TurnedAway};
 use rpc::{convert, wire};
 
-/// How the muster stands; what only the driver knows is left out.
-pub(super) fn to_wire(status: &Status, name: impl Fn(&WorkerKey) -> Option<String>) -> wire::MusterStatus {
+use crate::sessions::Session;
+
+/// Why a healthy worker is given no volatile jobs yet.
+const PROMISED_MORE: &str = "no volatile jobs before its longer lease from before is over";
+
+/// How the muster stands, with what the sessions of its workers add to it; what only the driver knows is left out.
+pub(super) fn to_wire(
+    status: &Status,
+    session: impl Fn(&WorkerKey) -> Option<Arc<Session>>,
+) -> wire::MusterStatus {
     let shown = wire::MusterStatus {
         active: true,
         unsafe_wait: status.unsafe_wait.is_some(),
@@ -17,10 +27,7 @@ pub(super) fn to_wire(status: &Status, name: impl Fn(&WorkerKey) -> Option<Strin
         workers: status
             .workers
             .iter()
-            .map(|status| wire::MusterWorker {
-                name: name(&status.key).unwrap_or_default(),
-                ..worker(status)
-            })
+            .map(|status| worker(status, session(&status.key).as_deref()))
             .collect(),
         ..Default::default()
     };
@@ -35,11 +42,12 @@ pub(super) fn to_wire(status: &Status, name: impl Fn(&WorkerKey) -> Option<Strin
     }
 }
 
-fn worker(status: &WorkerStatus) -> wire::MusterWorker {
+fn worker(status: &WorkerStatus, session: Option<&Session>) -> wire::MusterWorker {
     let held_back = status.held_back.as_ref();
     let by = held_back.and_then(|held_back| held_back.by.as_ref());
     let why = match (status.health, held_back) {
         (Health::Unhealthy(muster::Unhealthy::HeldBack), Some(held_back)) => held_back.to_string(),
+        (Health::Healthy, _) if session.is_some_and(Session::is_promised_more) => PROMISED_MORE.to_owned(),
         (health, _) => why(health).to_owned(),
     };
     wire::MusterWorker {
@@ -50,7 +58,7 @@ fn worker(status: &WorkerStatus) -> wire::MusterWorker {
         echoed: status.echoed.map(|version| version.0),
         requires: status.label.map(|version| version.0),
         held_back_by: by.map(ToString::to_string).unwrap_or_default(),
-        ..Default::default()
+        name: session.map(|session| session.profile.name.clone()).unwrap_or_default(),
     }
 }
 
@@ -94,5 +102,36 @@ pub(super) fn turned_away(turned_away: &TurnedAway) -> String {
         TurnedAway::OtherMachine { by } => {
             format!("{by} sits in its seat on another machine and may be running something")
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lease::message::Profile;
+    use model::Nonce;
+    use prometheus_client::metrics::gauge::Gauge;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::sessions::Sessions;
+
+    #[test]
+    fn a_healthy_worker_that_gets_no_volatile_jobs_yet_is_told_apart() {
+        let key = WorkerKey::new("w").unwrap();
+        let sessions = Sessions::new(Gauge::default());
+        let session = sessions.open(key.clone(), Nonce::new(1), Profile::default(), mpsc::channel(1).0);
+        let healthy = WorkerStatus {
+            key,
+            health: Health::Healthy,
+            host: String::new(),
+            seat: None,
+            echoed: None,
+            label: None,
+            held_back: None,
+        };
+        assert_eq!(worker(&healthy, Some(&session)).why, "");
+        session.set_promised_more(true);
+        assert_eq!(worker(&healthy, Some(&session)).why, PROMISED_MORE);
+        assert_eq!(worker(&healthy, None).why, "");
     }
 }

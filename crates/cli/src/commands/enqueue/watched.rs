@@ -18,6 +18,9 @@ use crate::{duration, wait};
 /// A server on which every queue is volatile says that its store is this.
 const ALL_VOLATILE: &str = "volatile";
 
+/// How long a server that may just have gone is told that the ends are known.
+const ACKNOWLEDGE_WAIT: Duration = Duration::from_secs(2);
+
 /// What this run waits for.
 pub(super) struct Watched<'a> {
     client: &'a Client,
@@ -119,8 +122,8 @@ impl<'a> Watched<'a> {
             return Err(Failure::failed(format!("{what} not ended yet; look with `tenure jobs list`")).into());
         }
         if let Some(submitter) = self.submitter {
-            // So that nobody has to remember these ends for us.
-            submitter.close().await;
+            // So that nobody has to remember these ends for us; but whoever cannot be told now forgets them by itself.
+            let _ = timeout(ACKNOWLEDGE_WAIT, submitter.close()).await;
         }
         Ok(if tally.dead + tally.cancelled > 0 { Exit::Failed } else { Exit::Done })
     }
