@@ -23,6 +23,7 @@ pub(crate) async fn open(
     metrics: &Metrics,
 ) -> Result<Arc<dyn JobStore>> {
     let metrics = metrics.clone();
+    let vacuums = metrics.clone();
     let on_commit = move |took, requests| metrics.observe_commit(took, requests);
     Ok(match settings.store {
         StoreKind::Memory => Arc::new(MemoryStore::new(clock)),
@@ -41,6 +42,7 @@ pub(crate) async fn open(
             let options = PostgresOptions {
                 patience: DATABASE_PATIENCE,
                 on_commit: Some(Arc::new(on_commit)),
+                on_vacuum: Some(Arc::new(move |took| vacuums.observe_vacuum(took))),
                 ..PostgresOptions::new(&settings.database_url)
             };
             Arc::new(PostgresStore::connect(options).await?)

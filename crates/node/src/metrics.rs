@@ -47,6 +47,7 @@ pub struct Metrics {
     pub(crate) disowned: Counter,
     pub(crate) stalled_seconds: Counter<f64, AtomicU64>,
     store_commit: Histogram,
+    store_vacuum: Histogram,
     store_batch: Histogram,
     queue_size: Family<QueueState, Gauge>,
     queue_oldest: Family<QueueLabel, Gauge<f64, AtomicU64>>,
@@ -144,6 +145,7 @@ impl Metrics {
             disowned: Counter::default(),
             stalled_seconds: Counter::default(),
             store_commit: seconds(),
+            store_vacuum: seconds(),
             store_batch: Histogram::new(exponential_buckets(1.0, 2.0, 12)),
             queue_size: Family::default(),
             queue_oldest: Family::default(),
@@ -250,6 +252,12 @@ impl Metrics {
             Unit::Seconds,
             self.store_commit.clone(),
         );
+        r.register_with_unit(
+            "store_vacuum",
+            "Duration of clean-ups of the jobs' table by this server",
+            Unit::Seconds,
+            self.store_vacuum.clone(),
+        );
         r.register("store_batch_size", "Requests that shared one commit", self.store_batch.clone());
         r.register("queue_size", "Jobs by queue and state", self.queue_size.clone());
         r.register_with_unit(
@@ -270,6 +278,11 @@ impl Metrics {
     pub fn observe_commit(&self, took: Duration, requests: usize) {
         self.store_commit.observe(took.as_secs_f64());
         self.store_batch.observe(requests as f64);
+    }
+
+    /// Notes one clean-up of the store; given to the store as a hook.
+    pub fn observe_vacuum(&self, took: Duration) {
+        self.store_vacuum.observe(took.as_secs_f64());
     }
 
     pub(crate) fn count_end(&self, state: State) {

@@ -20,7 +20,7 @@ use crate::queues::QueueNames;
 use crate::time::{self, Now, StoreClock};
 use crate::{
     cancel, claim, complete, counts, enqueue, finish, purge, queues, read, reap, redrive, registries, renew,
-    search, succeed, workers,
+    search, succeed, vacuum, workers,
 };
 
 /// Every statement of a verb, or the parts of those that are put together.
@@ -40,6 +40,7 @@ const ALL_STATEMENTS: &[&[&str]] = &[
     renew::STATEMENTS,
     search::STATEMENTS,
     succeed::STATEMENTS,
+    vacuum::STATEMENTS,
     workers::STATEMENTS,
 ];
 

@@ -38,9 +38,11 @@ mod succeed;
 mod time;
 mod tls;
 mod url;
+mod vacuum;
 mod workers;
 
 pub use error::OpenError;
 pub use migrate::{Migration, migrate, migrations, schema_version};
 pub use open::{OnCommit, PostgresOptions, server_version};
 pub use store::PostgresStore;
+pub use vacuum::OnVacuum;

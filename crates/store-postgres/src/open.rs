@@ -15,6 +15,7 @@ use crate::db::{Session, Shared};
 use crate::error::{self, OpenError};
 use crate::tls::{MakeTls, TlsStream};
 use crate::url::{DatabaseUrl, HostConfig, TlsMode};
+use crate::vacuum::OnVacuum;
 
 /// How long one attempt to reach the only host may take.
 pub(crate) const CONNECT_WITHIN: Duration = Duration::from_secs(5);
@@ -109,6 +110,8 @@ pub struct PostgresOptions {
     pub patience: Duration,
     /// Told after each commit.
     pub on_commit: Option<OnCommit>,
+    /// Told after each time that the jobs' table was vacuumed.
+    pub on_vacuum: Option<OnVacuum>,
     /// Where time comes from, instead of from the database. For tests.
     #[doc(hidden)]
     pub clock: Option<Arc<dyn Clock>>,
@@ -122,6 +125,7 @@ impl PostgresOptions {
             migrate: true,
             patience: Duration::ZERO,
             on_commit: None,
+            on_vacuum: None,
             clock: None,
         }
     }

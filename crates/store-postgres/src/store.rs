@@ -14,7 +14,7 @@ use store::{
     Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats, Reaped,
     Redriven, Renewed, Retention, Selection, ServerInfo, StoreError,
 };
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
 
 use crate::cancel::Cancel;
@@ -39,6 +39,7 @@ use crate::renew::{KeepProgress, Renew};
 use crate::search::{FindEnded, List};
 use crate::succeed::Succeed;
 use crate::time::StoreClock;
+use crate::vacuum::keep_vacuuming;
 use crate::workers::{EnlistWorkers, FindWorker, Readmit, Retire, Roster};
 
 /// How often the counts are added up.
@@ -48,7 +49,8 @@ const FOLD_EVERY: Duration = Duration::from_secs(5);
 pub struct PostgresStore {
     lanes: Lanes,
     news: Newsroom,
-    folding: JoinHandle<()>,
+    /// What is done from time to time. They end with us.
+    duties: JoinSet<()>,
     tasks: Vec<JoinHandle<()>>,
 }
 
@@ -107,11 +109,13 @@ impl PostgresStore {
         let (upkeep, upkeeping) = Lane::start(link(Habits::USUAL));
         let (read, reading) = Lane::start(link(Habits::USUAL));
         let (search, searching) = Lane::start(link(Habits::SEARCHING));
-        let folding = tokio::spawn(keep_folding(upkeep.clone()));
+        let mut duties = JoinSet::new();
+        duties.spawn(keep_folding(upkeep.clone()));
+        duties.spawn(keep_vacuuming(connector.clone(), read.clone(), options.on_vacuum));
         Ok(PostgresStore {
             lanes: Lanes { enqueue, claim, finish, renew, holds, beats, upkeep, read, search },
             news: Newsroom::start(connector).await,
-            folding,
+            duties,
             tasks: vec![
                 enqueuing, claiming, finishing, renewing, holding, beating, upkeeping, reading, searching,
             ],
@@ -120,9 +124,8 @@ impl PostgresStore {
 
     /// Answers what was asked and closes the connections.
     pub async fn close(self) {
-        let PostgresStore { lanes, news, folding, tasks } = self;
-        folding.abort();
-        let _ = folding.await;
+        let PostgresStore { lanes, news, mut duties, tasks } = self;
+        duties.shutdown().await;
         drop((lanes, news));
         for task in tasks {
             if task.await.is_err() {
