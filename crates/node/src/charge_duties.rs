@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::ownership::Input;
-use model::{Instant, RegistryId};
+use model::{HolderEnd, Instant, RegistryId};
 use rpc::wire;
 use rpc::wire::servers_client::ServersClient;
-use store::{News, ServerInfo};
+use store::{News, ServerInfo, StoreError};
 use tonic::transport::Endpoint;
 use tracing::{info, warn};
 
@@ -160,4 +160,21 @@ pub(crate) async fn take_over(api: Arc<Api>, from: RegistryId, beats: u64, by: R
     // Nobody else may know what it did last.
     api.tell(Event::News(News::Missed)).await;
     api.tell(Event::Ownership(Input::TakeOverDone { from })).await;
+    reap_ended(&api, by).await;
+}
+
+/// Takes back what holders still have who had ended before they were taken over: their server was gone before it came to that.
+async fn reap_ended(api: &Api, registry: RegistryId) {
+    let pass = async {
+        for (key, end) in api.store.unreaped(registry).await? {
+            let counted = matches!(end, HolderEnd::Expired | HolderEnd::Crashed | HolderEnd::Silent);
+            let reaped = api.store.reap_holder(&key, counted).await?;
+            info!(worker = %key, jobs = reaped.len(), "the jobs of a worker that had ended are taken back");
+            api.note_reaped(&reaped).await;
+        }
+        Ok::<(), StoreError>(())
+    };
+    if let Err(error) = pass.await {
+        warn!(%error, "cannot take back what workers hold who have ended; it comes back when its leases are over");
+    }
 }

@@ -40,7 +40,7 @@ use crate::search::{FindEnded, List};
 use crate::succeed::Succeed;
 use crate::time::StoreClock;
 use crate::vacuum::keep_vacuuming;
-use crate::workers::{EnlistWorkers, FindWorker, Readmit, Retire, Roster};
+use crate::workers::{EnlistWorkers, FindUnreaped, FindWorker, Readmit, Retire, Roster};
 
 /// How often the counts are added up.
 const FOLD_EVERY: Duration = Duration::from_secs(5);
@@ -336,6 +336,10 @@ impl JobStore for PostgresStore {
 
     async fn called_off(&self, registry: RegistryId) -> Result<Vec<(WorkerKey, Hold)>, StoreError> {
         self.lanes.read.run(FindCalledOff(registry)).await
+    }
+
+    async fn unreaped(&self, registry: RegistryId) -> Result<Vec<(WorkerKey, HolderEnd)>, StoreError> {
+        self.lanes.read.run(FindUnreaped(registry)).await
     }
 
     async fn resign(&self, registry: RegistryId) -> Result<(), StoreError> {

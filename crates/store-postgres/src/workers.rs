@@ -1,4 +1,4 @@
-//! Who may hold jobs: `enlist`, `retire`, `readmit`, and the questions `roster` and `worker`.
+//! Who may hold jobs: `enlist`, `retire`, `readmit`, and the questions `roster`, `worker` and `unreaped`.
 //!
 //! A holder is enlisted if its row has a nonce, and terminal if it has an end. A server that enlists or retires someone
 //! keeps its own registry from being taken over until that is committed: whoever takes over then sees them all.
@@ -65,8 +65,14 @@ const ROSTER: &str = "
 const WORKER: &str = "
     SELECT key, nonce, registry, pings, grant_us, name, ended, retired_at FROM tenure.holders WHERE key = $1";
 
+/// $1 registry. Those who hold something first: there are fewer of them than of those who ended.
+const UNREAPED: &str = "
+    SELECT h.key, h.ended FROM (SELECT DISTINCT holder FROM tenure.jobs WHERE state = 2) AS held
+        JOIN tenure.holders h ON h.key = ANY (ARRAY[held.holder])
+    WHERE h.registry = $1 AND h.retired_at IS NOT NULL ORDER BY h.key COLLATE \"C\"";
+
 pub(crate) const STATEMENTS: &[&str] =
-    &[KEEP_REGISTRIES, ENLIST, REFUSED, RETIRE, IS_RETIRED, READMIT, ROSTER, WORKER];
+    &[KEEP_REGISTRIES, ENLIST, REFUSED, RETIRE, IS_RETIRED, READMIT, ROSTER, WORKER, UNREAPED];
 
 /// See [`store::JobStore::enlist`].
 pub(crate) struct EnlistWorkers(pub(crate) Vec<Enlist>);
@@ -213,6 +219,21 @@ impl Verb for FindWorker {
             None => None,
         };
         Ok(Some(KnownWorker { worker: read(&row)?, ended }))
+    }
+}
+
+/// See [`store::JobStore::unreaped`].
+pub(crate) struct FindUnreaped(pub(crate) RegistryId);
+
+impl Verb for FindUnreaped {
+    type Answer = Vec<(WorkerKey, HolderEnd)>;
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Vec<(WorkerKey, HolderEnd)>, Trouble> {
+        let rows = tx.query(UNREAPED, &[&row::registry(self.0)]).await?;
+        rows.iter()
+            .map(|row| Ok((row::valid(WorkerKey::new(row.try_get(0)?))?, end(row.try_get(1)?)?)))
+            .collect()
     }
 }
 

@@ -226,6 +226,12 @@ pub trait JobStore: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
+    /// The holders of this registry that are terminal and still hold something, by key, and how each ended: who declared
+    /// them so was gone before it came to [`reap_holder`](Self::reap_holder). A read.
+    async fn unreaped(&self, _registry: RegistryId) -> Result<Vec<(WorkerKey, HolderEnd)>, StoreError> {
+        Ok(Vec::new())
+    }
+
     /// The server of this registry goes: others may take it over at once.
     async fn resign(&self, _registry: RegistryId) -> Result<(), StoreError> {
         Ok(())

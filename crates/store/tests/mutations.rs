@@ -125,6 +125,7 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (DeadlinesShowOthers, &["deadlines_are_those_of_the_registry_and_of_none"]),
         (CalledOffShowsOthers, &["called_off_are_those_of_the_registry_and_of_none"]),
         (CalledOffShowsAll, &["called_off_are_those_of_the_registry_and_of_none"]),
+        (UnreapedShowsOthers, &["ended_holders_are_shown_until_all_is_taken_back"]),
         (ExtensionMovesOthers, &["extension_moves_the_leases_of_the_registry_and_of_none"]),
         (ReapWithoutRegistryCheck, &["reap_needs_the_registry_that_was_seen", "former_owner_reaps_nobody"]),
         (

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
+use bytes::Bytes;
 use clock::SystemClock;
-use model::{HolderEnd, Nonce, RegistryId, WorkerKey};
+use model::{HolderEnd, JobId, Kind, NewJob, Nonce, QueueName, RegistryId, State, WorkerKey};
 use node::NodeConfig;
 use serde_json::json;
-use store::{Enlist, JobStore, MemoryStore, ServerInfo};
+use store::{Claim, Enlist, EnqueueBatch, JobStore, MemoryStore, ServerInfo};
 use tokio::sync::Semaphore;
 
 use crate::gated::Gated;
@@ -54,6 +55,47 @@ async fn a_take_over_that_happened_unheard_is_asked_about_until_it_is_answered()
     left_behind(&store, "ann").await;
     let server = Server::start_on(NodeConfig::default(), Arc::new(gated)).await;
     assert_eq!(is_judged(&store, "ann").await, HolderEnd::Expired);
+    server.stop().await;
+}
+
+/// The server died after it had declared the worker terminal, and before it took back what that holds.
+#[tokio::test]
+async fn what_an_ended_worker_holds_is_taken_back_though_its_lease_is_long() {
+    let store = MemoryStore::shared(Arc::new(SystemClock));
+    let queue = QueueName::new("q").expect("a valid name");
+    let jobs = [(1, "ann", HolderEnd::Expired), (2, "bob", HolderEnd::Left)];
+    for (number, worker, end) in jobs {
+        let kind = Kind::new("k").expect("a valid kind");
+        let job = NewJob::new(JobId::from_bytes([number; 16]), queue.clone(), kind, Bytes::new());
+        store.enqueue(EnqueueBatch { request_id: None, jobs: vec![job] }).await.expect("it is taken in");
+        let claim = Claim {
+            holder: key(worker),
+            queues: vec![queue.clone()],
+            limit: 1,
+            bytes_max: usize::MAX,
+            lease: Duration::from_secs(3600),
+            exclusive: false,
+        };
+        assert_eq!(store.claim(claim).await.expect("an answer").len(), 1);
+        let registry = left_behind(&store, worker).await;
+        assert!(store.retire(&key(worker), end, registry).await.expect("an answer"));
+    }
+    let server = Server::start_on(NodeConfig::default(), Arc::new(store.seat())).await;
+    let back = async {
+        for (number, _, end) in jobs {
+            let job = loop {
+                let job =
+                    store.get(JobId::from_bytes([number; 16])).await.expect("an answer").expect("a job");
+                if job.state != State::Running {
+                    break job;
+                }
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            };
+            let counted = u32::from(end == HolderEnd::Expired);
+            assert_eq!(job.lost, counted, "a loss counts unless the worker had left");
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), back).await.expect("both are offered again");
     server.stop().await;
 }
 

@@ -47,6 +47,12 @@ pub(super) const MUTATIONS: &[Mutation] = &[
         "called_off_are_those_of_the_registry_and_of_none",
     ),
     mutation(
+        "what ended holders of others have is shown",
+        "WHERE h.registry = $1 AND h.retired_at IS NOT NULL ORDER BY",
+        "WHERE $1::integer = $1 AND h.retired_at IS NOT NULL ORDER BY",
+        "ended_holders_are_shown_until_all_is_taken_back",
+    ),
+    mutation(
         "an extension moves the leases of every registry",
         "WHERE j.state = 2 AND (h.registry IS NULL OR h.registry = $1)",
         "WHERE j.state = 2 AND $1::integer = $1",

@@ -338,6 +338,10 @@ impl Bench {
         done(self.store().called_off(registry).await)
     }
 
+    pub(super) async fn unreaped(&self, registry: RegistryId) -> Vec<(WorkerKey, HolderEnd)> {
+        done(self.store().unreaped(registry).await)
+    }
+
     pub(super) async fn resign(&self, registry: RegistryId) {
         done(self.store().resign(registry).await);
     }

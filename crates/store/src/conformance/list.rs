@@ -209,7 +209,7 @@ macro_rules! conformance_tests {
     (@shared $make:ident $($check:ident)?) => {
         $crate::conformance_tests! { @$make $($check)?
             servers: store_for_several_servers_says_so, volatile_queue_is_refused_where_several_serve, registry_ids_never_repeat, beats_are_seen_by_everyone,
-                called_off_are_those_of_the_registry_and_of_none,
+                called_off_are_those_of_the_registry_and_of_none, ended_holders_are_shown_until_all_is_taken_back,
                 resignation_is_seen, take_over_needs_the_beats_that_were_seen,
                 take_over_moves_everybody_at_once, holder_goes_on_through_a_take_over,
                 second_take_over_finds_nothing, empty_registry_is_taken_over_too,

@@ -124,6 +124,32 @@ pub(super) async fn called_off_are_those_of_the_registry_and_of_none(bench: &Ben
     );
 }
 
+pub(super) async fn ended_holders_are_shown_until_all_is_taken_back(bench: &Bench) {
+    bench.enlist_all(["w", "gone", "idle"].map(|key| enlist_in(SECOND, key)).to_vec()).await;
+    bench.enlist(enlist_in(THIRD, "third")).await;
+    for (number, holder) in (1..).zip(["w", "plain", "gone", "gone", "third"]) {
+        bench.running(new_job(number), holder).await;
+    }
+    for (key, end) in [("gone", HolderEnd::Expired), ("plain", HolderEnd::Left), ("idle", HolderEnd::Left)] {
+        assert!(bench.retire_by(SECOND, key, end).await);
+    }
+    assert!(bench.retire_by(THIRD, "third", HolderEnd::Kicked).await);
+    let ended = [(worker("gone"), HolderEnd::Expired), (worker("plain"), HolderEnd::Left)];
+    assert_eq!(
+        bench.unreaped(SECOND).await,
+        ended,
+        "by key, each once, and nobody who lives or holds nothing"
+    );
+    assert_eq!(bench.unreaped(THIRD).await, [(worker("third"), HolderEnd::Kicked)]);
+    assert_eq!(bench.unreaped(FIRST).await, []);
+    take_second(bench).await;
+    assert_eq!(bench.unreaped(FIRST).await, ended, "they were taken over, with what they hold");
+    assert_eq!(bench.reap_holder("gone", true).await.len(), 2);
+    assert_eq!(bench.unreaped(FIRST).await, ended[1..]);
+    assert_eq!(bench.reap_holder("plain", false).await.len(), 1);
+    assert_eq!(bench.unreaped(FIRST).await, []);
+}
+
 pub(super) async fn take_over_moves_everybody_at_once(bench: &Bench) {
     bench.enlist(enlist("ours")).await;
     bench.enlist(enlist_in(THIRD, "third")).await;

@@ -148,6 +148,8 @@ pub enum Mutation {
     CalledOffShowsOthers,
     /// A registry is told to stop everything.
     CalledOffShowsAll,
+    /// A registry is told what ended workers of others hold.
+    UnreapedShowsOthers,
     /// A registry that stood still prolongs the leases of all.
     ExtensionMovesOthers,
     /// A reaper takes from a holder that is in another registry than it was.
@@ -224,7 +226,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Those that a store for one registry can have.
-    pub const ALL: [Mutation; 108] = {
+    pub const ALL: [Mutation; 109] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -299,6 +301,7 @@ impl Mutation {
             DeadlinesShowOthers,
             CalledOffShowsOthers,
             CalledOffShowsAll,
+            UnreapedShowsOthers,
             ExtensionMovesOthers,
             ReapWithoutRegistryCheck,
             RetireWithoutRegistryCheck,

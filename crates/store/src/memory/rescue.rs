@@ -1,9 +1,10 @@
 //! What is done about leases that are over: `expired`, `reap`, `reap_holder`, and `push` and `extend_leases` for holders
 //! that live.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Ending, Hold, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss};
+use model::{Ending, Hold, HolderEnd, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss};
 
 use super::clock::Now;
 use super::index::Leases;
@@ -96,6 +97,16 @@ impl Tables {
             rows.filter_map(|row| Some((row.holder.clone()?, hold(row)))).collect();
         called_off.sort_unstable_by_key(|(_, hold)| *hold);
         called_off
+    }
+
+    pub(super) fn unreaped(&self, registry: RegistryId) -> Vec<(WorkerKey, HolderEnd)> {
+        let leases = self.leases_judged_by(registry, Mutation::UnreapedShowsOthers);
+        let rows = leases.flat_map(|leases| leases.ends.iter()).map(|(_, id)| &self.jobs[id]);
+        let ended = rows.filter_map(|row| {
+            let known = self.workers.get(row.holder.as_ref()?)?;
+            Some((known.worker.key, known.ended?.0))
+        });
+        ended.collect::<BTreeMap<_, _>>().into_iter().collect()
     }
 
     /// The leases of those whose holder is in this registry, and of those whose holder is in none; of all others too if

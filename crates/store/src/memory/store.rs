@@ -332,6 +332,10 @@ impl JobStore for MemoryStore {
         Ok(self.lock().0.called_off(registry))
     }
 
+    async fn unreaped(&self, registry: RegistryId) -> Result<Vec<(WorkerKey, HolderEnd)>, StoreError> {
+        Ok(self.lock().0.unreaped(registry))
+    }
+
     async fn resign(&self, registry: RegistryId) -> Result<(), StoreError> {
         self.lock().0.resign(registry);
         Ok(())
