@@ -208,4 +208,36 @@ mod tests {
         lose_pinger(api, key.clone(), now).await;
         assert!(store.worker(&key).await.unwrap().expect("it is known").ended.is_some());
     }
+
+    /// The registry does not know the key, the store does: as while it is being taken over.
+    #[tokio::test]
+    async fn stranger_ends_no_other_process_that_has_its_key() {
+        let clock = Arc::new(clock::SystemClock);
+        let store = Arc::new(MemoryStore::shared(clock.clone()));
+        let registry = store.found(ServerInfo::default()).await.unwrap();
+        let key = WorkerKey::new("ann").unwrap();
+        let (nonce, grant, name) = (Nonce::new(1), Duration::from_secs(15), String::new());
+        let worker = Enlist { key: key.clone(), nonce, registry, pings: false, grant, name };
+        store.enlist(vec![worker]).await.unwrap();
+        let (events, mut inbox) = mpsc::channel(64);
+        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), None, events));
+        api.charge.set_registry(Some(registry));
+        for (stranger, expected) in [(Nonce::new(2), Retired::Refused), (nonce, Retired::Done)] {
+            let farewell = Farewell {
+                registry,
+                stranger: Some(stranger),
+                end: HolderEnd::Left,
+                counted: false,
+                silent_since: None,
+                stopped_by: api.clock.monotonic(),
+            };
+            retire(Arc::clone(&api), key.clone(), farewell).await;
+            let Ok(Event::Roll(RollEvent::Done { input, .. })) = inbox.try_recv() else {
+                panic!("the registry must be answered");
+            };
+            assert_eq!(*input, Input::Retired { key: key.clone(), answer: expected });
+            let has_ended = store.worker(&key).await.unwrap().expect("it is known").ended.is_some();
+            assert_eq!(has_ended, expected == Retired::Done, "by {stranger:?}");
+        }
+    }
 }
