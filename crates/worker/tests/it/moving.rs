@@ -290,3 +290,24 @@ async fn calls_move_on_to_the_next_server_if_they_certainly_did_not_happen_or_ma
     assert!(matches!(claim, Err(ClientError::Api(_))), "the second one was asked: {claim:?}");
     hang_up.abort();
 }
+
+#[tokio::test]
+async fn a_server_that_can_do_nothing_for_a_worker_is_left_for_another() {
+    let (mut troubled, mut other) = (ScriptedServer::start().await, ScriptedServer::start().await);
+    let worker = Running::start(echo(&format!("{},{}", troubled.url, other.url)));
+    let (hello, mut stream) = troubled.welcome().await;
+    for _ in 0..3 {
+        let beat = stream.heartbeat().await;
+        let later = wire::HeartbeatAnswer {
+            number: beat.number,
+            answer: "later".into(),
+            retry_after_ms: 1,
+            why: "the store cannot make the worker known now".into(),
+            ..Default::default()
+        };
+        stream.answer_heartbeat(later).await;
+    }
+    let (again, _) = other.welcome().await;
+    assert_eq!((again.worker, again.nonce), (hello.worker, hello.nonce), "under the same key");
+    worker.shutdown.abort();
+}
