@@ -1,6 +1,7 @@
 //! Identities. Each is a type of its own, so that a swap of arguments does not compile.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -94,8 +95,21 @@ pub struct Hold {
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $what:literal, $bytes_max:expr, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[derive(Clone, Eq, PartialOrd, Ord)]
         pub struct $name(Arc<str>);
+
+        /// Names that are compared are mostly copies of one.
+        impl PartialEq for $name {
+            fn eq(&self, other: &Self) -> bool {
+                Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
+            }
+        }
+
+        impl Hash for $name {
+            fn hash<H: Hasher>(&self, state: &mut H) {
+                self.0.hash(state);
+            }
+        }
 
         impl $name {
             /// The longest allowed name, in bytes.

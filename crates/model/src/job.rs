@@ -11,6 +11,7 @@
 //! A running job always has a holder and a lease; a finished one always has the time it ended. Stores enforce the
 //! same with constraints, so that the database refuses what this module refuses.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -97,7 +98,7 @@ pub struct Job {
     /// The work itself, opaque to Tenure.
     pub payload: Bytes,
     /// Media type of the payload.
-    pub content_type: String,
+    pub content_type: Cow<'static, str>,
     /// Higher first.
     pub priority: i16,
     /// Where it is in its life.
@@ -194,7 +195,7 @@ pub struct NewJob {
     /// The work itself.
     pub payload: Bytes,
     /// Media type of the payload.
-    pub content_type: String,
+    pub content_type: Cow<'static, str>,
     /// Higher first.
     pub priority: i16,
     /// When it may run.
@@ -228,7 +229,7 @@ impl NewJob {
             queue,
             kind,
             payload,
-            content_type: Self::CONTENT_TYPE_DEFAULT.to_owned(),
+            content_type: Cow::Borrowed(Self::CONTENT_TYPE_DEFAULT),
             priority: 0,
             when: When::Now,
             max_attempts: None,

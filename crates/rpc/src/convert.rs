@@ -1,5 +1,6 @@
 //! Wire ↔ model. Nothing else in the project turns one into the other.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,7 +30,8 @@ pub fn new_job(job: wire::NewJob, fresh_id: impl FnOnce() -> JobId) -> Result<Ne
         queue: QueueName::new(&job.queue)?,
         kind: kind(&job.kind)?,
         payload: job.payload,
-        content_type: non_empty(job.content_type).unwrap_or_else(|| NewJob::CONTENT_TYPE_DEFAULT.to_owned()),
+        content_type: non_empty(job.content_type)
+            .map_or(Cow::Borrowed(NewJob::CONTENT_TYPE_DEFAULT), Cow::Owned),
         priority: i16::try_from(job.priority).map_err(|_| {
             Invalid::new(format!(
                 "priority {} is out of range; choose between -32768 and 32767",
@@ -204,7 +206,7 @@ pub fn job(job: Job) -> wire::Job {
         queue: job.queue.to_string(),
         kind: job.kind.to_string(),
         payload: job.payload,
-        content_type: job.content_type,
+        content_type: job.content_type.into_owned(),
         priority: i32::from(job.priority),
         run_at_ms: job.run_at.as_millis(),
         attempt: job.attempt,
@@ -240,7 +242,7 @@ pub fn assignment(claimed: Claimed) -> wire::Assignment {
         queue: claimed.queue.to_string(),
         kind: claimed.kind.to_string(),
         payload: claimed.payload,
-        content_type: claimed.content_type,
+        content_type: claimed.content_type.into_owned(),
         priority: i32::from(claimed.priority),
         lease_ms: millis(claimed.lease),
         timeout_ms: claimed.timeout.map(millis),
@@ -348,7 +350,7 @@ mod tests {
             queue: QueueName::new("q").unwrap(),
             kind: Kind::new("k").unwrap(),
             payload: Bytes::new(),
-            content_type: String::new(),
+            content_type: Cow::Borrowed(""),
             priority: 0,
             attempt: 1,
             max_attempts: 5,

@@ -146,9 +146,9 @@ pub(crate) fn retry(row: &Row, column: usize) -> Result<Option<RetryPolicy>, Tro
     text.map(|text| valid(text.parse())).transpose()
 }
 
-pub(crate) fn content_type(row: &Row, column: usize) -> Result<String, Trouble> {
+pub(crate) fn content_type(row: &Row, column: usize) -> Result<Cow<'static, str>, Trouble> {
     let text: Option<&str> = row.try_get(column)?;
-    Ok(text.unwrap_or(NewJob::CONTENT_TYPE_DEFAULT).to_owned())
+    Ok(text.map_or(Cow::Borrowed(NewJob::CONTENT_TYPE_DEFAULT), |named| Cow::Owned(named.to_owned())))
 }
 
 /// A text without NUL, which PostgreSQL cannot keep: a handler's output may well hold one.

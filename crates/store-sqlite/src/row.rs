@@ -1,5 +1,6 @@
 //! Between model values and what SQLite keeps.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -96,9 +97,9 @@ pub(crate) fn retry(row: &Row<'_>, column: usize) -> Result<Option<RetryPolicy>,
     text.map(|text| valid(text.parse())).transpose()
 }
 
-pub(crate) fn content_type(row: &Row<'_>, column: usize) -> Result<String, Trouble> {
+pub(crate) fn content_type(row: &Row<'_>, column: usize) -> Result<Cow<'static, str>, Trouble> {
     let text = row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from)?;
-    Ok(text.unwrap_or(NewJob::CONTENT_TYPE_DEFAULT).to_owned())
+    Ok(text.map_or(Cow::Borrowed(NewJob::CONTENT_TYPE_DEFAULT), |named| Cow::Owned(named.to_owned())))
 }
 
 /// What was checked when it was written is checked again when it is read.

@@ -15,24 +15,27 @@ const ENQUEUED_AT_ONCE: u64 = 1_000;
 const CLAIMED_AT_ONCE: usize = 100;
 /// As many claims are made before the first of their jobs ends.
 const WORKERS: usize = 20;
+/// Jobs that are enqueued before the first of them is claimed, where both go on at once.
+const PIPELINED: u64 = 4_000;
 
 fn main() {
     let clock = Arc::new(Machine);
     let queue = QueueName::new("bulk").expect("a name");
     let (unattended, awaited) = (ClientId::unattended(Machine.wall(), 1), ClientId::new(Machine.wall(), 1));
     let store = MemoryStore::volatile(clock.clone());
-    measure("volatile, first", &store, &queue, unattended, 0);
-    measure("volatile, again", &store, &queue, unattended, JOBS);
-    measure("volatile, acknowledged", &store, &queue, awaited, 0);
+    measure("volatile, first", &store, &queue, unattended, 0, JOBS);
+    measure("volatile, again", &store, &queue, unattended, JOBS, JOBS);
+    measure("volatile, pipelined", &store, &queue, unattended, 2 * JOBS, PIPELINED);
+    measure("volatile, acknowledged", &store, &queue, awaited, 0, JOBS);
     let durable = Arc::new(MemoryStore::new(clock.clone()));
     let pair = ready(Paired::open(durable, clock)).expect("a memory store opens");
     let volatile = model::QueuePatch { volatile: Some(true), ..model::QueuePatch::default() };
     ready(pair.set_queue(&queue, volatile)).expect("an empty queue");
-    measure("paired", pair.as_ref(), &queue, unattended, 0);
+    measure("paired", pair.as_ref(), &queue, unattended, 0, JOBS);
 }
 
-/// Enqueues all jobs of one client from this number on, then claims and ends them.
-fn measure(name: &str, store: &dyn JobStore, queue: &QueueName, client: ClientId, first: u64) {
+/// Enqueues jobs of one client from this number on, so many at a time, then claims and ends them.
+fn measure(name: &str, store: &dyn JobStore, queue: &QueueName, client: ClientId, first: u64, ahead: u64) {
     let kind = Kind::new("noop").expect("a name");
     let payload = Bytes::from(vec![7; 100]);
     let batch = |from: u64| -> EnqueueBatch {
@@ -41,10 +44,7 @@ fn measure(name: &str, store: &dyn JobStore, queue: &QueueName, client: ClientId
         EnqueueBatch { request_id: None, jobs }
     };
     let mut spent = [Duration::ZERO; 4];
-    for from in (first..first + JOBS).step_by(ENQUEUED_AT_ONCE as usize) {
-        let batch = batch(from);
-        spent[0] += timed(|| drop(ready(store.enqueue(batch))));
-    }
+    let mut enqueued = 0;
     let workers: Vec<WorkerKey> =
         (0..WORKERS).map(|number| WorkerKey::new(&format!("worker-{number}")).expect("a name")).collect();
     let claim = |holder: &WorkerKey| Claim {
@@ -57,6 +57,11 @@ fn measure(name: &str, store: &dyn JobStore, queue: &QueueName, client: ClientId
     };
     let mut ended = 0;
     while ended < JOBS {
+        while enqueued < JOBS.min(ended + ahead) {
+            let batch = batch(first + enqueued);
+            spent[0] += timed(|| drop(ready(store.enqueue(batch))));
+            enqueued += ENQUEUED_AT_ONCE;
+        }
         let claims: Vec<Claim> = workers.iter().map(claim).collect();
         let mut claimed = Vec::with_capacity(WORKERS);
         spent[1] += timed(|| claimed.extend(claims.into_iter().map(|claim| ready(store.claim(claim)))));

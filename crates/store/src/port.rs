@@ -11,6 +11,7 @@
 //! * Several servers may use one store if it [is shared](JobStore::is_shared). Each has a registry of its own, and workers
 //!   belong to one: a server that lost its registry can neither enlist nor judge anybody.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -318,7 +319,7 @@ pub struct Claimed {
     /// The work.
     pub payload: Bytes,
     /// Media type of the payload.
-    pub content_type: String,
+    pub content_type: Cow<'static, str>,
     /// Its priority.
     pub priority: i16,
     /// Counted starts, this one included.

@@ -25,7 +25,7 @@ pub(super) async fn claim_gives_all_a_worker_needs(bench: &Bench) {
     let new = NewJob {
         kind: kind("resize"),
         payload: Bytes::from_static(&[0, 1, 2]),
-        content_type: "image/png".to_owned(),
+        content_type: "image/png".into(),
         priority: 3,
         max_attempts: Some(4),
         timeout: Some(secs(600)),

@@ -20,7 +20,7 @@ pub(super) async fn new_job_keeps_what_the_producer_gave(bench: &Bench) {
         queue: queue("mail.high"),
         kind: kind("send-mail"),
         payload: Bytes::from_static(&[0, 255, 10, 0, 39, 34]),
-        content_type: "application/octet-stream".to_owned(),
+        content_type: "application/octet-stream".into(),
         priority: -7,
         when: When::Now,
         max_attempts: Some(3),
@@ -72,7 +72,7 @@ pub(super) async fn extreme_values_survive(bench: &Bench) {
     let large = NewJob { payload: Bytes::from(vec![0xa5; 1 << 20]), priority: i16::MAX, ..new_job(1) };
     let tiny = NewJob {
         payload: Bytes::new(),
-        content_type: String::new(),
+        content_type: "".into(),
         priority: i16::MIN,
         when: When::After(Limits::DELAY_MAX),
         max_attempts: Some(Limits::ATTEMPTS_MAX),
@@ -86,7 +86,7 @@ pub(super) async fn extreme_values_survive(bench: &Bench) {
     assert_eq!((kept_tiny.payload, kept_tiny.priority), (Bytes::new(), i16::MIN));
     assert_eq!((kept_tiny.heartbeat_timeout, kept_tiny.timeout), (tiny.heartbeat_timeout, tiny.timeout));
     assert_eq!(kept_tiny.run_at, bench.wall() + Limits::DELAY_MAX);
-    assert_eq!((kept_tiny.content_type.as_str(), kept_tiny.max_attempts), ("", Limits::ATTEMPTS_MAX));
+    assert_eq!((kept_tiny.content_type.as_ref(), kept_tiny.max_attempts), ("", Limits::ATTEMPTS_MAX));
 }
 
 pub(super) async fn limits_come_from_the_job_else_the_queue_else_the_default(bench: &Bench) {

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 use std::time::Duration;
 
 use model::{Fence, Hold, JobId, RegistryId, State, WorkerKey};
 
 use super::clock::Now;
-use super::index::Ticket;
+use super::index::{Queue, Ticket};
 use super::mutation::Mutation;
 use super::tables::Tables;
 use crate::port::{Claim, Claimed, Progress, Renewed};
@@ -32,18 +33,21 @@ impl Tables {
         let mut claimed = Vec::with_capacity(claim.limit.min(waiting as usize));
         let mut bytes = 0;
         while claimed.len() < claim.limit
-            && let Some(Reverse(((_, _, id), queue))) = heads.pop()
+            && let Some(mut first) = heads.peek_mut()
         {
-            let job = self.take(now, id, claim, registry);
-            bytes += job.bytes();
-            claimed.push(job);
+            let Reverse(((_, _, id), queue)) = *first;
+            claimed.push(self.take(now, queue, id, claim, registry));
+            bytes += claimed.last().map_or(0, Claimed::bytes);
             if !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max) {
                 break;
             }
-            if let Some((priority, run_at, id)) = self.index.queues[queue].head() {
-                let priority =
-                    if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };
-                heads.push(Reverse(((priority, run_at, id), queue)));
+            match self.index.queues[queue].head() {
+                Some((priority, run_at, id)) => {
+                    let priority =
+                        if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };
+                    *first = Reverse(((priority, run_at, id), queue));
+                }
+                None => drop(PeekMut::pop(first)),
             }
         }
         claimed
@@ -98,34 +102,38 @@ impl Tables {
             && self.guard(Mutation::ExclusiveIgnoredInClaim, may_hold)
     }
 
-    /// Gives an available job to a holder.
-    fn take(&mut self, now: Now, id: JobId, claim: &Claim, registry: Option<RegistryId>) -> Claimed {
-        let least_fence = self.inherited.as_ref().map_or(0, |inherited| inherited.least_fence());
+    /// Gives an available job of this queue to a holder.
+    #[inline]
+    fn take(
+        &mut self,
+        now: Now,
+        queue: u32,
+        id: JobId,
+        claim: &Claim,
+        registry: Option<RegistryId>,
+    ) -> Claimed {
         let follows_clock = !self.has(Mutation::FenceNotIncreased);
-        let row = &self.jobs[id];
-        let settings = &self.queue_of(row).settings;
-        // What waits is not exclusive; only a mutation leaves it so.
-        let exclusive = row.exclusive || settings.exclusive;
-        let heartbeat_timeout = self.heartbeat_timeout_of(row);
-        let lease = heartbeat_timeout.unwrap_or(claim.lease);
-        let next = (row.fence.get() + 1).max(least_fence);
-        let fence = Fence::new(if follows_clock { next.max(now.lease.as_micros()) } else { next });
-        let queue = self.queue_of(row).name.clone();
+        let least_fence = self.inherited.as_ref().map_or(0, |inherited| inherited.least_fence());
+        let least_fence = if follows_clock { least_fence.max(now.lease.as_micros()) } else { least_fence };
+        let Queue { name, settings, .. } = &self.index.queues[queue];
+        let (queue, is_exclusive, queue_timeout) =
+            (name.clone(), settings.exclusive, settings.heartbeat_timeout);
         let row = self.change(id, |row| {
             row.state = State::Running;
-            row.fence = fence;
+            row.fence = Fence::new((row.fence.get() + 1).max(least_fence));
             row.attempt += 1;
             row.holder = Some(claim.holder.clone());
-            row.lease_until = Some(now.lease + lease);
+            row.granted = row.rare().heartbeat_timeout.or(queue_timeout).unwrap_or(claim.lease);
+            row.lease_until = Some(now.lease + row.granted);
             row.started_at = Some(now.wall);
-            row.granted = lease;
-            row.exclusive = exclusive;
+            // What waits is not exclusive; only a mutation leaves it so.
+            row.exclusive |= is_exclusive;
             row.registry = registry;
             if row.first == Fence::NONE {
-                row.first = fence;
+                row.first = row.fence;
             }
         });
-        let hold = Hold { job: id, fence };
+        let hold = Hold { job: id, fence: row.fence };
         let rare = row.rare();
         let claimed = Claimed {
             hold,
@@ -136,12 +144,12 @@ impl Tables {
             priority: row.priority,
             attempt: row.attempt,
             max_attempts: row.max_attempts,
-            lease,
-            heartbeat_timeout,
+            lease: row.granted,
+            heartbeat_timeout: rare.heartbeat_timeout.or(queue_timeout),
             timeout: rare.timeout,
             checkpoint: rare.checkpoint.clone(),
             traceparent: rare.traceparent.clone(),
-            exclusive,
+            exclusive: row.exclusive,
             waited: now.wall.since(row.run_at),
         };
         self.note_claim(hold, claimed.attempt);

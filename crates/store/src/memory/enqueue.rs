@@ -23,7 +23,7 @@ impl Tables {
         }
     }
 
-    pub(super) fn enqueue(&mut self, now: Now, batch: EnqueueBatch) -> EnqueueAnswer {
+    pub(super) fn enqueue(&mut self, now: Now, mut batch: EnqueueBatch) -> EnqueueAnswer {
         if let Some(request) = &batch.request_id
             && let Some(first) = self.requests.answer(request)
             && !self.has(Mutation::RequestIdForgotten)
@@ -33,21 +33,23 @@ impl Tables {
         let mut answer =
             EnqueueAnswer { jobs: Vec::with_capacity(batch.jobs.len()), ..EnqueueAnswer::default() };
         let mut ready = BTreeSet::new();
-        for new in batch.jobs {
+        // They are large: what is kept is taken from where they are.
+        for new in &mut batch.jobs {
             let id = new.id;
-            let taken_by = if self.is_refused(now, id) { Some(id) } else { self.taken_by(&new) };
+            let taken_by = if self.is_refused(now, id) { Some(id) } else { self.taken_by(new) };
             answer.jobs.push(Enqueued { id: taken_by.unwrap_or(id), duplicate: taken_by.is_some() });
             if taken_by.is_some() {
                 continue;
             }
-            let row = self.row(now, new);
-            self.index.link(&row);
-            self.jobs.insert(row);
-            if self.is_heir() {
+            let (row, is_heir) = (self.row(now, new), self.is_heir());
+            let mut row = self.jobs.insert(row);
+            self.index.link(row);
+            if is_heir {
                 self.inherit(now, id);
+                row = &self.jobs[id];
             }
-            let row = &self.jobs[id];
             match row.state {
+                State::Available if ready.last() == Some(&row.queue) => {}
                 State::Available => drop(ready.insert(row.queue)),
                 State::Scheduled => {
                     let due = due_in(row.run_at, now);
@@ -91,7 +93,8 @@ impl Tables {
         owner.filter(|_| !self.has(Mutation::UniqueKeyIgnored))
     }
 
-    fn row(&mut self, now: Now, new: NewJob) -> Row {
+    #[inline]
+    fn row(&mut self, now: Now, new: &mut NewJob) -> Row {
         let queue = self.index.queues.enter(&new.queue);
         let queue_attempts = self.index.queues[queue].settings.max_attempts;
         let max_attempts = new.max_attempts.or(queue_attempts).unwrap_or(Limits::ATTEMPTS_DEFAULT);

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use model::{JobId, LeaseTime, QueueName, QueueSettings, RegistryId, State, UniqueKey, WallTime, WorkerKey};
 
+use super::handy::{Handy, Vacant};
 use super::job_set::JobSet;
 use super::row::Row;
 
@@ -21,9 +22,9 @@ pub(super) struct Index {
     /// Scheduled jobs by the time they are due.
     pub(super) scheduled: JobSet<WallTime>,
     /// The leases of running jobs, by the registry their holder is in.
-    pub(super) leases: BTreeMap<Option<RegistryId>, Leases>,
-    /// Running jobs by holder; a holder without jobs has no entry.
-    pub(super) held: BTreeMap<WorkerKey, JobSet<()>>,
+    pub(super) leases: Handy<Option<RegistryId>, Leases>,
+    /// Running jobs by holder.
+    pub(super) held: Handy<WorkerKey, JobSet<()>>,
     /// Completed and cancelled jobs by the time they ended.
     pub(super) finished: JobSet<WallTime>,
     /// Dead jobs by the time they ended.
@@ -47,7 +48,7 @@ pub(super) struct Leases {
     /// By their end.
     pub(super) ends: JobSet<LeaseTime>,
     /// How many were granted with this length.
-    pub(super) lengths: BTreeMap<Duration, usize>,
+    pub(super) lengths: Handy<Duration, u64>,
 }
 
 /// One queue: its settings and what is in it.
@@ -56,8 +57,8 @@ pub(super) struct Queue {
     pub(super) settings: QueueSettings,
     /// Jobs in each state, by the state's number.
     pub(super) counts: [u64; 6],
-    /// Available jobs, a lane for each priority; a lane is never empty.
-    lanes: BTreeMap<Reverse<i16>, JobSet<WallTime>>,
+    /// Available jobs, a lane for each priority.
+    lanes: Handy<Reverse<i16>, JobSet<WallTime>>,
     /// Who has which unique key.
     keys: BTreeMap<UniqueKey, JobId>,
 }
@@ -74,16 +75,13 @@ impl Index {
         }
         match row.state {
             State::Scheduled => self.scheduled.insert(row.run_at, row.id),
-            State::Available => queue.lanes.entry(Reverse(row.lane)).or_default().insert(row.run_at, row.id),
+            State::Available => queue.lanes.at(&Reverse(row.lane)).insert(row.run_at, row.id),
             State::Running => {
                 let (holder, lease_until) = running(row);
-                let leases = self.leases.entry(row.registry).or_default();
+                let leases = self.leases.at(&row.registry);
                 leases.ends.insert(lease_until, row.id);
-                *leases.lengths.entry(row.granted).or_default() += 1;
-                match self.held.get_mut(holder) {
-                    Some(jobs) => jobs.insert((), row.id),
-                    None => self.held.entry(holder.clone()).or_default().insert((), row.id),
-                }
+                *leases.lengths.at(&row.granted) += 1;
+                self.held.at(holder).insert((), row.id);
             }
             State::Completed | State::Cancelled => self.finished.insert(ended(row), row.id),
             State::Dead => self.buried.insert(ended(row), row.id),
@@ -101,27 +99,13 @@ impl Index {
         }
         match row.state {
             State::Scheduled => self.scheduled.remove(row.run_at, row.id),
-            State::Available => {
-                let lane = queue.lanes.get_mut(&Reverse(row.lane)).expect("an available job has a lane");
-                lane.remove(row.run_at, row.id);
-                if lane.is_empty() {
-                    queue.lanes.remove(&Reverse(row.lane));
-                }
-            }
+            State::Available => queue.lanes.at(&Reverse(row.lane)).remove(row.run_at, row.id),
             State::Running => {
                 let (holder, lease_until) = running(row);
-                let leases = self.leases.get_mut(&row.registry).expect("a running job's lease is entered");
+                let leases = self.leases.at(&row.registry);
                 leases.ends.remove(lease_until, row.id);
-                let alike = leases.lengths.get_mut(&row.granted).expect("a running job's lease is counted");
-                *alike -= 1;
-                if *alike == 0 {
-                    leases.lengths.remove(&row.granted);
-                }
-                let jobs = self.held.get_mut(holder).expect("a running job is entered under its holder");
-                jobs.remove((), row.id);
-                if jobs.is_empty() {
-                    self.held.remove(holder);
-                }
+                *leases.lengths.at(&row.granted) -= 1;
+                self.held.at(holder).remove((), row.id);
             }
             State::Completed | State::Cancelled => self.finished.remove(ended(row), row.id),
             State::Dead => self.buried.remove(ended(row), row.id),
@@ -134,6 +118,12 @@ impl Index {
     }
 }
 
+impl Vacant for Leases {
+    fn is_vacant(&self) -> bool {
+        self.ends.is_empty()
+    }
+}
+
 impl Queues {
     /// The number of this queue, which is created if it is the first time.
     pub(super) fn enter(&mut self, name: &QueueName) -> u32 {
@@ -143,7 +133,7 @@ impl Queues {
                     name: name.clone(),
                     settings: self.first_settings.clone(),
                     counts: [0; 6],
-                    lanes: BTreeMap::new(),
+                    lanes: Handy::default(),
                     keys: BTreeMap::new(),
                 });
                 let number = self.all.len() as u32 - 1;
@@ -181,14 +171,14 @@ impl ops::IndexMut<u32> for Queues {
 impl Queue {
     /// The job to be claimed next.
     pub(super) fn head(&self) -> Option<Ticket> {
-        let (priority, lane) = self.lanes.first_key_value()?;
+        let (priority, lane) = self.lanes.first()?;
         let (run_at, id) = lane.first().expect("a lane is never empty");
         Some((*priority, run_at, id))
     }
 
     /// Since when its oldest available job has been ready. Costs as much as it has priorities in use.
     pub(super) fn oldest(&self) -> Option<WallTime> {
-        self.lanes.values().filter_map(JobSet::first).map(|(run_at, _)| run_at).min()
+        self.lanes.iter().filter_map(|(_, lane)| lane.first()).map(|(run_at, _)| run_at).min()
     }
 
     /// Which job has this unique key.

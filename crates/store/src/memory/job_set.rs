@@ -3,9 +3,9 @@
 //! Ids that follow each other mostly have the same key: they were submitted, claimed or ended together. So neighbours are
 //! kept together, 64 under one entry, and nearly all that is done here is done to an entry that is there.
 
-use std::collections::BTreeMap;
-
 use model::JobId;
+
+use super::handy::{Handy, Vacant};
 
 /// What an id has in common with its neighbours.
 pub(super) type Block = (u64, u64);
@@ -28,32 +28,23 @@ fn id_at(block: Block, place: usize) -> JobId {
 /// A set of keys and ids, in their order.
 #[derive(Debug)]
 pub(super) struct JobSet<K> {
-    /// Of each block which places are taken; one without any is not here.
-    blocks: BTreeMap<(K, Block), u64>,
+    /// Of each block which places are taken.
+    blocks: Handy<(K, Block), u64>,
 }
 
 impl<K: Ord + Copy> JobSet<K> {
     pub(super) fn insert(&mut self, key: K, id: JobId) {
         let (block, place) = block_of(id);
-        match self.blocks.last_entry() {
-            // What comes in is mostly the latest; the end is found without comparing.
-            Some(mut last) if *last.key() == (key, block) => *last.get_mut() |= 1 << place,
-            _ => *self.blocks.entry((key, block)).or_default() |= 1 << place,
-        }
+        *self.blocks.at(&(key, block)) |= 1 << place;
     }
 
     pub(super) fn remove(&mut self, key: K, id: JobId) {
         let (block, place) = block_of(id);
-        if let Some(places) = self.blocks.get_mut(&(key, block)) {
-            *places &= !(1 << place);
-            if *places == 0 {
-                self.blocks.remove(&(key, block));
-            }
-        }
+        *self.blocks.at(&(key, block)) &= !(1 << place);
     }
 
     pub(super) fn first(&self) -> Option<(K, JobId)> {
-        let ((key, block), places) = self.blocks.first_key_value()?;
+        let ((key, block), places) = self.blocks.first()?;
         Some((*key, id_at(*block, places.trailing_zeros() as usize)))
     }
 
@@ -71,7 +62,20 @@ impl<K: Ord + Copy> JobSet<K> {
 
 impl<K> Default for JobSet<K> {
     fn default() -> Self {
-        JobSet { blocks: BTreeMap::new() }
+        JobSet { blocks: Handy::default() }
+    }
+}
+
+impl<K: Ord + Copy> Vacant for JobSet<K> {
+    fn is_vacant(&self) -> bool {
+        self.is_empty()
+    }
+}
+
+/// Places of a block, or a number of things.
+impl Vacant for u64 {
+    fn is_vacant(&self) -> bool {
+        *self == 0
     }
 }
 

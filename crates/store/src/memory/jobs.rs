@@ -1,14 +1,13 @@
 //! All rows, by id.
 //!
 //! Whoever asks for a job asks for its neighbours next: they were submitted, claimed or ended together. So the places of
-//! neighbours are in one block, and the block that was found last is tried first.
+//! neighbours are in one block, and the block that was changed last is at hand.
 
-use std::cell::Cell;
-use std::collections::BTreeMap;
 use std::ops::{Bound, Index, RangeBounds};
 
 use model::JobId;
 
+use super::handy::{Handy, Vacant};
 use super::job_set::{BLOCK, Block, block_of};
 use super::row::Row;
 use super::slab::Slab;
@@ -19,11 +18,8 @@ const NOWHERE: u32 = u32::MAX;
 /// The rows.
 #[derive(Default)]
 pub(super) struct Jobs {
-    blocks: BTreeMap<Block, u32>,
-    places: Slab<Places>,
+    blocks: Handy<Block, Places>,
     rows: Slab<Row>,
-    /// The block that was found last, if it is still there, and where.
-    last: Cell<Option<(Block, u32)>>,
 }
 
 /// Where the rows of a block are.
@@ -33,39 +29,30 @@ struct Places {
 }
 
 impl Jobs {
-    /// Enters a row that is not here yet.
+    /// Enters a row that is not here yet, and shows it.
     #[inline]
-    pub(super) fn insert(&mut self, row: Row) {
+    pub(super) fn insert(&mut self, row: Row) -> &Row {
         let (block, place) = block_of(row.id);
-        let number = self.find(block).unwrap_or_else(|| {
-            let number = self.places.insert(Places { of: [NOWHERE; BLOCK], taken: 0 });
-            self.blocks.insert(block, number);
-            self.last.set(Some((block, number)));
-            number
-        });
-        let places = &mut self.places[number];
+        let places = self.blocks.at(&block);
         debug_assert!(places.of[place] == NOWHERE, "a job is entered once");
-        places.of[place] = self.rows.insert(row);
+        let number = self.rows.insert(row);
+        places.of[place] = number;
         places.taken += 1;
+        &self.rows[number]
     }
 
     /// Removes a row that is here.
     pub(super) fn remove(&mut self, id: JobId) {
         let (block, place) = block_of(id);
-        let number = self.find(block).expect("only jobs that were found are removed");
-        let places = &mut self.places[number];
+        let places = self.blocks.at(&block);
         self.rows.remove(std::mem::replace(&mut places.of[place], NOWHERE));
         places.taken -= 1;
-        if places.taken == 0 {
-            self.places.remove(number);
-            self.blocks.remove(&block);
-            self.last.set(None);
-        }
     }
 
     pub(super) fn get_mut(&mut self, id: JobId) -> Option<&mut Row> {
-        let row = self.row_of(id)?;
-        Some(&mut self.rows[row])
+        let (block, place) = block_of(id);
+        let row = self.blocks.at(&block).of[place];
+        (row != NOWHERE).then(|| &mut self.rows[row])
     }
 
     pub(super) fn get(&self, id: JobId) -> Option<&Row> {
@@ -83,25 +70,26 @@ impl Jobs {
             Bound::Unbounded => Bound::Unbounded,
         };
         let blocks = self.blocks.range((within(ids.start_bound()), within(ids.end_bound())));
-        let rows = blocks.flat_map(|(_, number)| &self.places[*number].of);
+        let rows = blocks.flat_map(|(_, places)| &places.of);
         let rows = rows.filter(|row| **row != NOWHERE).map(|row| &self.rows[*row]);
         rows.filter(move |row| ids.contains(&row.id))
     }
 
     fn row_of(&self, id: JobId) -> Option<u32> {
         let (block, place) = block_of(id);
-        Some(self.places[self.find(block)?].of[place]).filter(|row| *row != NOWHERE)
+        Some(self.blocks.get(&block)?.of[place]).filter(|row| *row != NOWHERE)
     }
+}
 
-    fn find(&self, block: Block) -> Option<u32> {
-        match self.last.get() {
-            Some((last, number)) if last == block => Some(number),
-            _ => {
-                let number = *self.blocks.get(&block)?;
-                self.last.set(Some((block, number)));
-                Some(number)
-            }
-        }
+impl Default for Places {
+    fn default() -> Self {
+        Places { of: [NOWHERE; BLOCK], taken: 0 }
+    }
+}
+
+impl Vacant for Places {
+    fn is_vacant(&self) -> bool {
+        self.taken == 0
     }
 }
 
@@ -129,9 +117,9 @@ mod tests {
     }
 
     fn row(id: JobId) -> Row {
-        let new =
+        let mut new =
             NewJob::new(id, QueueName::new("q").unwrap(), Kind::new("k").unwrap(), Bytes::from_static(b"p"));
-        Row::new(WallTime::from_millis(1), new, 0, 1)
+        Row::new(WallTime::from_millis(1), &mut new, 0, 1)
     }
 
     #[test]

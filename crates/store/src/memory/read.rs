@@ -39,7 +39,7 @@ impl Tables {
         let leases = || self.leases_judged_by(registry, Mutation::DeadlinesShowOthers);
         let next_lease = leases().filter_map(|leases| leases.ends.first()).map(|(until, _)| until).min();
         let longest =
-            leases().filter_map(|leases| leases.lengths.last_key_value()).map(|(length, _)| *length);
+            leases().filter_map(|leases| leases.lengths.iter().next_back()).map(|(length, _)| *length);
         Deadlines {
             next_run_in: self.index.scheduled.first().map(|(run_at, _)| due_in(run_at, now)),
             next_lease_in: next_lease.map(|until| until.since(now.lease)),

@@ -74,7 +74,6 @@ impl Tables {
         if !self.has(Mutation::TakeOverLeavesRegistry) {
             self.registries.as_mut()?.living.remove(&from);
         }
-        self.index.leases.retain(|_, leases| !leases.ends.is_empty());
         Some(moved.iter().filter_map(|key| self.workers.living(key)).cloned().collect())
     }
 

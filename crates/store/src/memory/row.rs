@@ -1,5 +1,7 @@
 //! A job as the memory store keeps it. There may be millions: what few jobs have is apart.
 
+use std::borrow::Cow;
+use std::mem::take;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -51,10 +53,10 @@ pub(super) struct Row {
 }
 
 /// What few jobs have.
-#[derive(Default, PartialEq, Eq)]
+#[derive(Default)]
 pub(super) struct Rare {
     /// If it is not the default.
-    content_type: Option<String>,
+    content_type: Option<Cow<'static, str>>,
     pub(super) heartbeat_timeout: Option<Duration>,
     pub(super) timeout: Option<Duration>,
     pub(super) retry: Option<RetryPolicy>,
@@ -84,24 +86,35 @@ static NOTHING: Rare = Rare {
 };
 
 impl Row {
-    /// A job that was just submitted, into the queue with this number.
-    pub(super) fn new(now: WallTime, new: NewJob, queue: u32, max_attempts: u32) -> Self {
+    /// A job that was just submitted, into the queue with this number. Takes what is kept.
+    #[inline]
+    pub(super) fn new(now: WallTime, new: &mut NewJob, queue: u32, max_attempts: u32) -> Self {
         let run_at = match new.when {
             When::Now => now,
             When::After(delay) => now + delay,
             // A past date is kept, so that jobs that should have run earlier are claimed earlier.
             When::At(date) => date,
         };
-        let rare = Rare {
-            content_type: Some(new.content_type).filter(|named| named != NewJob::CONTENT_TYPE_DEFAULT),
-            heartbeat_timeout: new.heartbeat_timeout,
-            timeout: new.timeout,
-            retry: new.retry,
-            unique_key: new.unique_key,
-            unique_scope: new.unique_scope,
-            traceparent: new.traceparent,
-            ..Rare::default()
-        };
+        let is_plain = new.content_type == NewJob::CONTENT_TYPE_DEFAULT
+            && new.heartbeat_timeout.is_none()
+            && new.timeout.is_none()
+            && new.retry.is_none()
+            && new.unique_key.is_none()
+            && new.unique_scope == UniqueScope::Live
+            && new.traceparent.is_none();
+        let rare = (!is_plain).then(|| {
+            Box::new(Rare {
+                content_type: Some(take(&mut new.content_type))
+                    .filter(|named| named != NewJob::CONTENT_TYPE_DEFAULT),
+                heartbeat_timeout: new.heartbeat_timeout,
+                timeout: new.timeout,
+                retry: new.retry,
+                unique_key: new.unique_key.take(),
+                unique_scope: new.unique_scope,
+                traceparent: new.traceparent.take(),
+                ..Rare::default()
+            })
+        });
         Row {
             id: new.id,
             queue,
@@ -109,7 +122,7 @@ impl Row {
             lane: new.priority,
             state: if run_at > now { State::Scheduled } else { State::Available },
             cancel_requested: false,
-            retains_key: rare.unique_scope == UniqueScope::Retained,
+            retains_key: new.unique_scope == UniqueScope::Retained,
             exclusive: false,
             adopted: false,
             attempt: 0,
@@ -128,10 +141,10 @@ impl Row {
             holder: None,
             reporter: None,
             registry: None,
-            kind: new.kind,
-            payload: new.payload,
+            kind: new.kind.clone(),
+            payload: take(&mut new.payload),
             result: None,
-            rare: (rare != NOTHING).then(|| Box::new(rare)),
+            rare,
         }
     }
 
@@ -145,8 +158,8 @@ impl Row {
         self.rare.as_deref().unwrap_or(&NOTHING)
     }
 
-    pub(super) fn content_type(&self) -> String {
-        self.rare().content_type.as_deref().unwrap_or(NewJob::CONTENT_TYPE_DEFAULT).to_owned()
+    pub(super) fn content_type(&self) -> Cow<'static, str> {
+        self.rare().content_type.clone().unwrap_or(Cow::Borrowed(NewJob::CONTENT_TYPE_DEFAULT))
     }
 
     /// The job, as others see it.

@@ -4,7 +4,6 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::Bytes;
 use model::{
     ClientId, Clock, Hold, HolderEnd, Job, JobId, Outcome, QueueName, QueuePatch, QueueSettings, RegistryId,
     Report, WorkerKey,
@@ -13,6 +12,7 @@ use model::{
 use super::clock::{Now, StoreClock};
 use super::mutation::Mutation;
 use super::news::Listener;
+use super::own::{own, own_all};
 use super::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{
@@ -101,7 +101,7 @@ impl MemoryStore {
 
     /// Enqueues as [`JobStore::enqueue`] does, at once.
     pub(crate) fn put(&self, mut batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        batch.jobs.iter_mut().for_each(|job| own(&mut job.payload));
+        own_all(&mut batch.jobs, |job| Some(&mut job.payload));
         let (mut tables, now) = self.lock();
         tables.check_ids(&batch)?;
         Ok(tables.enqueue(now, batch))
@@ -113,11 +113,6 @@ impl MemoryStore {
         let now = tables.reads(self.state.clock.now());
         (tables, now)
     }
-}
-
-/// Bytes that came in a message are a piece of it, and keep all of it in memory for as long as they are kept.
-fn own(bytes: &mut Bytes) {
-    *bytes = Bytes::copy_from_slice(bytes);
 }
 
 #[async_trait]
@@ -151,11 +146,10 @@ impl JobStore for MemoryStore {
         holder: &WorkerKey,
         mut reports: Vec<Report>,
     ) -> Result<Vec<Finished>, StoreError> {
-        for report in &mut reports {
-            if let Outcome::Completed { result } = &mut report.outcome {
-                own(result);
-            }
-        }
+        own_all(&mut reports, |report| match &mut report.outcome {
+            Outcome::Completed { result } => Some(result),
+            Outcome::Failed { .. } | Outcome::HandedBack => None,
+        });
         let (mut tables, now) = self.lock();
         Ok(reports.into_iter().map(|report| tables.finish(now, holder, report)).collect())
     }

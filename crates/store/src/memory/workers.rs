@@ -153,7 +153,7 @@ impl Tables {
         let may_return = self.guard(Mutation::ReadmitWithLease, worker.pings)
             && self.guard(Mutation::ReadmitByAnotherRegistry, worker.registry == registry)
             && self.guard(Mutation::ReadmitWhateverTheEnd, is_silent)
-            && self.guard(Mutation::ReadmitWhileHolding, !self.index.held.contains_key(holder));
+            && self.guard(Mutation::ReadmitWhileHolding, self.index.held.get(holder).is_none());
         if may_return {
             self.workers.set_end(holder, None, registry);
         }
@@ -197,7 +197,7 @@ impl Tables {
         let ended = self.workers.ended.iter();
         let past = ended.take_while(|(at, _)| self.guard(Mutation::PurgeForgetsWorkersAtOnce, *at <= until));
         let idle = past
-            .filter(|(_, key)| self.guard(Mutation::PurgeForgetsHolders, !self.index.held.contains_key(key)));
+            .filter(|(_, key)| self.guard(Mutation::PurgeForgetsHolders, self.index.held.get(key).is_none()));
         let gone: Vec<(WallTime, WorkerKey)> = idle.take(limit).cloned().collect();
         for entry in &gone {
             self.workers.ended.remove(entry);
