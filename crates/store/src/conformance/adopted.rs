@@ -214,6 +214,21 @@ pub(super) async fn claim_is_its_process_s_under_its_next_key_too(bench: &Bench)
     assert_eq!(bench.inheritance().double_starts, 0);
 }
 
+pub(super) async fn adopted_claim_is_its_process_s_under_its_next_key_too(bench: &Bench) {
+    let client = bench.attend().await;
+    let holds = [1, 2].map(|number| claimed_before(client.job(number), 7_000));
+    assert_eq!(bench.renew("old", &holds).await, [HELD, HELD]);
+    assert_eq!(bench.renew("new", &holds[..1]).await, [Renewed::Lost], "not from a key that may be alive");
+    bench.retire("old").await;
+    assert_eq!(bench.renew("new", &holds[..1]).await, [HELD]);
+    bench.reap_holder("old", true).await;
+    assert_eq!(bench.inheritance().unclaimed, 1, "one goes on, the other went with its holder");
+    bench.enqueue([1, 2].map(|number| volatile_job(client.job(number))).to_vec()).await;
+    assert_eq!(bench.job(client.job(1)).await.holder, Some(worker("new")));
+    assert_eq!(bench.start("other").await.job, client.job(2));
+    assert_eq!(bench.inheritance().double_starts, 0);
+}
+
 pub(super) async fn fences_grow_past_what_was_reported(bench: &Bench) {
     let client = bench.attend().await;
     bench.enqueue([1, 2].map(|number| volatile_job(client.job(number))).to_vec()).await;

@@ -56,12 +56,27 @@ pub(super) async fn adopted_claim_ends_with_its_holders_report_alone(bench: &Ben
     let hold = claimed_before(id, 7_000);
     bench.renew("before", &[hold]).await;
     let stale = Finished::Stale { current: hold.fence };
-    assert_eq!(bench.finish("other", hold, completed()).await, stale);
+    assert_eq!(bench.finish("other", claimed_before(id, 7_001), completed()).await, stale);
     assert_eq!(bench.finish("before", claimed_before(id, 6_999), completed()).await, stale);
     assert_eq!(bench.inheritance().stale_reports, 2);
     assert_eq!(bench.finish("before", hold, failed_with(Retry::Never)).await, Finished::AlreadyDone);
     bench.enqueue(vec![volatile_job(id)]).await;
     assert_eq!(bench.job(id).await.state, State::Dead, "the holder's word and no other");
+}
+
+pub(super) async fn early_result_is_its_process_s_under_its_next_key_too(bench: &Bench) {
+    let client = bench.attend().await;
+    let [adopted, reported] = [1, 2].map(|number| claimed_before(client.job(number), 7_000));
+    bench.renew("old", &[adopted]).await;
+    assert_eq!(bench.finish("new", adopted, completed()).await, Finished::AlreadyDone);
+    assert_eq!(bench.finish("old", reported, completed()).await, Finished::AlreadyDone);
+    // The answer was lost with the old key.
+    assert_eq!(bench.renew("new", &[reported]).await, [Renewed::Lost]);
+    assert_eq!(bench.finish("new", reported, completed()).await, Finished::AlreadyDone);
+    assert_eq!((bench.inheritance().double_starts, bench.inheritance().stale_reports), (0, 0));
+    let answer = bench.enqueue([1, 2].map(|number| volatile_job(client.job(number))).to_vec()).await;
+    assert_eq!(answer.ended, [adopted.job, reported.job]);
+    assert_eq!(bench.claim_exclusive("other", &[QUEUE], MANY).await, []);
 }
 
 pub(super) async fn adopted_job_can_be_handed_back(bench: &Bench) {

@@ -52,7 +52,10 @@ impl Tables {
         }
         let Some(row) = self.jobs.get(hold.job) else {
             let is_known_to_end = inherited.clients.know_end_of(hold.job);
-            return if is_known_to_end || self.has(Mutation::UnknownHoldNotAdopted) {
+            // Its process may have another key by now. But a key that may be alive could be heard of again, and then end.
+            let former = inherited.holder_of(hold).filter(|former| *former != holder);
+            let is_held = former.is_some_and(|former| !self.workers.is_terminal(former));
+            return if is_known_to_end || is_held || self.has(Mutation::UnknownHoldNotAdopted) {
                 Renewed::Lost
             } else {
                 self.inherited().adopt(holder, hold, lease)

@@ -1,4 +1,6 @@
 //! Claims and results of jobs that are not here, because their clients have not submitted them again yet.
+//!
+//! A claim is known by its fence, which was minted for it alone; its process may come back under another key.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -63,10 +65,15 @@ impl Inherited {
         is_fence
     }
 
+    /// Under which key this claim of a job that is not here is known.
+    pub(in super::super) fn holder_of(&self, hold: Hold) -> Option<&WorkerKey> {
+        self.claims.get(&hold.job).filter(|claim| claim.fence == hold.fence).map(|claim| &claim.holder)
+    }
+
     /// A worker says that it runs a job that is not here.
     pub(in super::super) fn adopt(&mut self, holder: &WorkerKey, hold: Hold, lease: Duration) -> Renewed {
         if let Some(early) = self.results.get(hold.job) {
-            if early.is_of(holder, hold.fence) {
+            if early.fence == hold.fence {
                 // Overtaken by its own report.
                 return Renewed::Lost;
             }
@@ -80,9 +87,7 @@ impl Inherited {
                 return Renewed::Lost;
             }
         }
-        let other =
-            self.claims.get(&hold.job).filter(|claim| claim.fence != hold.fence || claim.holder != *holder);
-        if let Some(other) = other
+        if let Some(other) = self.claims.get(&hold.job).filter(|claim| claim.fence != hold.fence)
             && self.mutation != Some(Mutation::SecondCopyAdopted)
         {
             let known = (other.holder.clone(), other.fence);
@@ -101,8 +106,7 @@ impl Inherited {
     pub(in super::super) fn report(&mut self, at: WallTime, holder: &WorkerKey, report: Report) -> Finished {
         let Report { hold, outcome } = report;
         if let Some(claim) = self.claims.get(&hold.job) {
-            let is_its = claim.fence == hold.fence && claim.holder == *holder;
-            if !is_its && self.mutation != Some(Mutation::AdoptedEndsByAnyone) {
+            if claim.fence != hold.fence && self.mutation != Some(Mutation::AdoptedEndsByAnyone) {
                 let current = claim.fence;
                 self.count_stale();
                 return Finished::Stale { current };
@@ -117,7 +121,7 @@ impl Inherited {
             return Finished::AlreadyDone;
         }
         if let Some(early) = self.results.get(hold.job) {
-            if early.is_of(holder, hold.fence) {
+            if early.fence == hold.fence {
                 return Finished::AlreadyDone;
             }
             // Of two attempts the later one counts. The earlier one should have been the last if it completed.

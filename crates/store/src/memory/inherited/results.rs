@@ -24,11 +24,6 @@ pub(in super::super) struct Early {
 }
 
 impl Early {
-    /// Whether it is the result of this claim.
-    pub(super) fn is_of(&self, holder: &WorkerKey, fence: Fence) -> bool {
-        self.fence == fence && self.holder == *holder
-    }
-
     pub(super) fn has_completed(&self) -> bool {
         matches!(self.outcome, Outcome::Completed { .. })
     }
