@@ -9,8 +9,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{
-    ClientId, Hold, HolderEnd, Job, JobId, Kind, NewJob, QueueName, QueuePatch, QueueSettings, RegistryId,
-    Report, WallTime, WorkerKey,
+    ClientId, Fence, Hold, HolderEnd, Job, JobId, Kind, NewJob, Outcome, QueueName, QueuePatch,
+    QueueSettings, RegistryId, Report, WallTime, WorkerKey,
 };
 
 use super::Paired;
@@ -28,6 +28,8 @@ struct Slow {
     inner: MemoryStore,
     jobs: Gate,
     settings: Gate,
+    /// No queue becomes durable.
+    is_in_trouble: AtomicBool,
 }
 
 /// Those who wait are polled by the test; nobody wakes them.
@@ -62,6 +64,9 @@ macro_rules! slow {
 
             async fn set_queue(&self, queue: &QueueName, patch: QueuePatch) -> Result<QueueSettings, StoreError> {
                 self.settings.pass().await;
+                if self.is_in_trouble.load(Ordering::SeqCst) && patch.volatile == Some(false) {
+                    return Err(StoreError::Unavailable("in trouble".to_owned()));
+                }
                 self.inner.set_queue(queue, patch).await
             }
 
@@ -109,7 +114,8 @@ impl Desk {
     fn new() -> Self {
         let clock = Arc::new(TestClock::new());
         let inner = MemoryStore::new(clock.clone());
-        let durable = Arc::new(Slow { inner, jobs: Gate::default(), settings: Gate::default() });
+        let (jobs, settings) = (Gate::default(), Gate::default());
+        let durable = Arc::new(Slow { inner, jobs, settings, is_in_trouble: AtomicBool::new(false) });
         let pair = ready(Paired::open(durable.clone(), clock)).unwrap();
         let desk = Desk { durable, pair };
         ready(desk.set_volatile("v", true)).unwrap();
@@ -187,6 +193,62 @@ fn queue_stays_durable_if_a_job_was_on_its_way_in() {
     assert_eq!(desk.is_volatile("d"), [false; 2]);
     ready(desk.enqueue(vec![durable("d", 2)])).unwrap();
     assert_eq!(desk.claim("d"), [durable("d", 1).id, durable("d", 2).id]);
+}
+
+#[test]
+fn queue_whose_change_cannot_be_undone_takes_no_jobs_until_it_is() {
+    let desk = Desk::new();
+    desk.durable.jobs.close();
+    desk.durable.settings.close();
+    let mut entering = pin!(desk.enqueue(vec![durable("d", 1)]));
+    assert!(poll(entering.as_mut()).is_pending());
+    let mut changing = pin!(desk.set_volatile("d", true));
+    assert!(poll(changing.as_mut()).is_pending());
+    desk.durable.jobs.open();
+    ready(entering).unwrap();
+    desk.durable.settings.open();
+    desk.durable.is_in_trouble.store(true, Ordering::SeqCst);
+    assert!(is_unavailable(ready(changing)));
+    assert_eq!(desk.is_volatile("d"), [false, true], "it would change sides with a restart");
+    assert!(is_unavailable(ready(desk.enqueue(vec![durable("d", 2)]))));
+    assert!(is_unavailable(ready(desk.enqueue(vec![volatile("d", 2)]))));
+    assert!(is_unavailable(ready(desk.set_volatile("d", true))));
+    ready(desk.enqueue(vec![durable("other", 1), volatile("v", 1)])).unwrap();
+    assert_eq!(desk.claim("d"), [durable("d", 1).id], "what it has is run");
+
+    // Whoever gives up on settling it leaves that to the next.
+    desk.durable.settings.close();
+    let mut given_up = Box::pin(desk.enqueue(vec![durable("d", 2)]));
+    assert!(poll(given_up.as_mut()).is_pending());
+    drop(given_up);
+    desk.durable.settings.open();
+    desk.durable.is_in_trouble.store(false, Ordering::SeqCst);
+    ready(desk.enqueue(vec![durable("d", 2)])).unwrap();
+    assert_eq!(desk.is_volatile("d"), [false; 2]);
+    assert_eq!(desk.claim("d"), [durable("d", 2).id]);
+}
+
+#[test]
+fn queue_stays_volatile_while_workers_know_of_jobs_that_are_not_here() {
+    let desk = Desk::new();
+    let (worker, job) = (WorkerKey::new("w").unwrap(), volatile("v", 1));
+    let hold = Hold { job: job.id, fence: Fence::new(7_000) };
+    let renewed = ready(desk.pair.renew(&worker, vec![hold], Duration::from_secs(30))).unwrap();
+    assert!(matches!(renewed[..], [Renewed::Held { .. }]));
+    let why = |outcome| match outcome {
+        Err(StoreError::Refused(why)) => why,
+        other => panic!("{other:?}"),
+    };
+    let refused = why(ready(desk.set_volatile("v", false)));
+    assert!(refused.contains("1 volatile jobs that have not been submitted again"), "{refused}");
+    assert_eq!(desk.is_volatile("v"), [true; 2]);
+    ready(desk.set_volatile("d", true)).unwrap();
+    ready(desk.enqueue(vec![job])).unwrap();
+    assert!(why(ready(desk.set_volatile("v", false))).contains("1 jobs that have not ended"));
+    let report = Report { hold, outcome: Outcome::Completed { result: Bytes::new() } };
+    ready(desk.pair.finish(&worker, vec![report])).unwrap();
+    ready(desk.set_volatile("v", false)).unwrap();
+    assert_eq!(desk.is_volatile("v"), [false; 2]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use model::{QueueName, QueuePatch, QueueSettings, State};
 
 use super::merge::Split;
-use super::routes::invalid;
+use super::routes::{Change, invalid};
 use super::store::{Paired, patch_of};
 use crate::error::StoreError;
 use crate::port::{EnqueueAnswer, EnqueueBatch, JobStore};
@@ -13,6 +13,7 @@ use crate::port::{EnqueueAnswer, EnqueueBatch, JobStore};
 impl Paired {
     /// Enqueues each job on its side.
     pub(super) async fn put(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+        self.settle().await;
         let request_id = batch.request_id;
         match Split::by_id(batch.jobs, |job| job.id) {
             Split::Durable(jobs) => self.enqueue_durable(EnqueueBatch { request_id, jobs }).await,
@@ -69,13 +70,13 @@ impl Paired {
                 "a volatile queue belongs to one server; queue {queue} is in a store that several may use"
             )));
         }
+        self.settle().await;
         let change = self.routes.change(queue)?;
-        self.check_idle(queue).await?;
+        self.check_idle(queue, becomes_volatile).await?;
         let settings = self.durable.set_queue(queue, patch.clone()).await?;
         // What was on its way to the durable store when the door closed is there by now.
-        if let Err(refused) = self.check_idle(queue).await {
-            let back = QueuePatch { volatile: Some(!becomes_volatile), ..QueuePatch::default() };
-            self.durable.set_queue(queue, back).await?;
+        if let Err(refused) = self.check_idle(queue, becomes_volatile).await {
+            self.step_back(change).await?;
             return Err(refused);
         }
         let settings = match becomes_volatile {
@@ -86,8 +87,33 @@ impl Paired {
         Ok(settings)
     }
 
-    /// Refuses while a queue has live jobs, in whichever store.
-    async fn check_idle(&self, queue: &QueueName) -> Result<(), StoreError> {
+    /// Steps back where the durable store could not be told so when it had to be. Those that cannot be settled now take no jobs.
+    async fn settle(&self) {
+        while let Some(change) = self.routes.unsettled() {
+            if self.step_back(change).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Has the durable store say again what the queue is. Until it does, and if the caller gives up, that is not settled.
+    async fn step_back(&self, mut change: Change<'_>) -> Result<(), StoreError> {
+        change.is_settled = false;
+        let back = QueuePatch { volatile: Some(change.is_volatile), ..QueuePatch::default() };
+        self.durable.set_queue(&change.queue, back).await?;
+        change.is_settled = true;
+        Ok(())
+    }
+
+    /// Refuses while a queue has live jobs, in whichever store, or may have some that only their workers know of.
+    async fn check_idle(&self, queue: &QueueName, becomes_volatile: bool) -> Result<(), StoreError> {
+        let unclaimed = self.volatile.inheritance().unclaimed;
+        if unclaimed > 0 && !becomes_volatile {
+            return Err(StoreError::Refused(format!(
+                "workers know of {unclaimed} volatile jobs that have not been submitted again since the server started, and \
+                 some may be of queue {queue}; try again when `tenure muster status` shows none"
+            )));
+        }
         let both = [self.durable.stats().await?, self.volatile.stats().await?];
         let counts = both.iter().flatten().filter(|stats| stats.queue == *queue).map(|stats| stats.counts);
         let live = |counts: [u64; 6]| {

@@ -1,6 +1,7 @@
 //! Which queues are volatile, for everyone who has to know at once.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use model::{Invalid, NewJob, QueueName};
@@ -15,20 +16,31 @@ enum Route {
     Changing {
         from_volatile: bool,
     },
+    /// It is to be what it was, but the durable store was not told so yet: no job comes in before.
+    Unsettled {
+        was_volatile: bool,
+    },
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Routes(RwLock<BTreeMap<QueueName, Route>>);
+pub(super) struct Routes {
+    routes: RwLock<BTreeMap<QueueName, Route>>,
+    has_unsettled: AtomicBool,
+}
 
 impl Routes {
     pub(super) fn new(volatile: impl Iterator<Item = QueueName>) -> Self {
-        Routes(RwLock::new(volatile.map(|queue| (queue, Route::Volatile)).collect()))
+        let routes = volatile.map(|queue| (queue, Route::Volatile)).collect();
+        Routes { routes: RwLock::new(routes), has_unsettled: AtomicBool::new(false) }
     }
 
     /// Whether this queue is volatile, or was before it began to change.
     pub(super) fn is_volatile(&self, queue: &QueueName) -> bool {
-        let route = self.read().get(queue).copied();
-        route.is_some_and(|route| route != Route::Changing { from_volatile: false })
+        match self.read().get(queue) {
+            None => false,
+            Some(Route::Volatile) => true,
+            Some(Route::Changing { from_volatile: was } | Route::Unsettled { was_volatile: was }) => *was,
+        }
     }
 
     /// Whether any queue is.
@@ -52,11 +64,8 @@ impl Routes {
             last = Some((&job.queue, route));
             match (route, job.id.is_volatile()) {
                 (Some(Route::Volatile), true) | (None, false) => {}
-                (Some(Route::Changing { .. }), _) => {
-                    return Err(StoreError::Unavailable(format!(
-                        "queue {} is being changed; try again",
-                        job.queue
-                    )));
+                (Some(Route::Changing { .. } | Route::Unsettled { .. }), _) => {
+                    return Err(is_changing(&job.queue));
                 }
                 (Some(Route::Volatile), false) => {
                     return Err(invalid(format!(
@@ -80,28 +89,49 @@ impl Routes {
     pub(super) fn change(&self, queue: &QueueName) -> Result<Change<'_>, StoreError> {
         let mut routes = self.write();
         let route = routes.get(queue).copied();
-        if let Some(Route::Changing { .. }) = route {
-            return Err(StoreError::Unavailable(format!("queue {queue} is being changed; try again")));
+        if let Some(Route::Changing { .. } | Route::Unsettled { .. }) = route {
+            return Err(is_changing(queue));
         }
         let is_volatile = route.is_some();
         routes.insert(queue.clone(), Route::Changing { from_volatile: is_volatile });
-        Ok(Change { routes: self, queue: queue.clone(), is_volatile })
+        Ok(Change { routes: self, queue: queue.clone(), is_volatile, is_settled: true })
+    }
+
+    /// A queue whose change could not be undone, to be undone by whoever asks.
+    pub(super) fn unsettled(&self) -> Option<Change<'_>> {
+        if !self.has_unsettled.load(Ordering::Acquire) {
+            return None;
+        }
+        let mut routes = self.write();
+        let unsettled = routes.iter_mut().find_map(|(queue, route)| match route {
+            Route::Unsettled { was_volatile } => Some((queue.clone(), *was_volatile, route)),
+            Route::Volatile | Route::Changing { .. } => None,
+        });
+        let Some((queue, is_volatile, route)) = unsettled else {
+            self.has_unsettled.store(false, Ordering::Release);
+            return None;
+        };
+        *route = Route::Changing { from_volatile: is_volatile };
+        Some(Change { routes: self, queue, is_volatile, is_settled: false })
     }
 
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<QueueName, Route>> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.routes.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn write(&self) -> RwLockWriteGuard<'_, BTreeMap<QueueName, Route>> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.routes.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A queue that takes no jobs. When it is dropped the queue is what it was, or what it has become.
+/// A queue that takes no jobs. When it is dropped the queue is what it was, or what it has become, unless it is not settled.
 pub(super) struct Change<'a> {
     routes: &'a Routes,
-    queue: QueueName,
-    is_volatile: bool,
+    pub(super) queue: QueueName,
+    /// What the queue is.
+    pub(super) is_volatile: bool,
+    /// Whether the durable store says so too.
+    pub(super) is_settled: bool,
 }
 
 impl Change<'_> {
@@ -114,12 +144,19 @@ impl Change<'_> {
 impl Drop for Change<'_> {
     fn drop(&mut self) {
         let mut routes = self.routes.write();
-        if self.is_volatile {
+        if !self.is_settled {
+            routes.insert(self.queue.clone(), Route::Unsettled { was_volatile: self.is_volatile });
+            self.routes.has_unsettled.store(true, Ordering::Release);
+        } else if self.is_volatile {
             routes.insert(self.queue.clone(), Route::Volatile);
         } else {
             routes.remove(&self.queue);
         }
     }
+}
+
+fn is_changing(queue: &QueueName) -> StoreError {
+    StoreError::Unavailable(format!("queue {queue} is being changed; try again"))
 }
 
 pub(super) fn invalid(why: String) -> StoreError {
