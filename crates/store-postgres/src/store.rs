@@ -39,7 +39,7 @@ use crate::renew::{KeepProgress, Renew};
 use crate::search::{FindEnded, List};
 use crate::succeed::Succeed;
 use crate::time::StoreClock;
-use crate::vacuum::keep_vacuuming;
+use crate::vacuum::{Litter, keep_vacuuming};
 use crate::workers::{EnlistWorkers, FindUnreaped, FindWorker, Readmit, Retire, Roster};
 
 /// How often the counts are added up.
@@ -49,6 +49,7 @@ const FOLD_EVERY: Duration = Duration::from_secs(5);
 pub struct PostgresStore {
     lanes: Lanes,
     news: Newsroom,
+    litter: Arc<Litter>,
     /// What is done from time to time. They end with us.
     duties: JoinSet<()>,
     tasks: Vec<JoinHandle<()>>,
@@ -111,10 +112,12 @@ impl PostgresStore {
         let (search, searching) = Lane::start(link(Habits::SEARCHING));
         let mut duties = JoinSet::new();
         duties.spawn(keep_folding(upkeep.clone()));
-        duties.spawn(keep_vacuuming(connector.clone(), read.clone(), options.on_vacuum));
+        let litter = Arc::<Litter>::default();
+        duties.spawn(keep_vacuuming(connector.clone(), read.clone(), litter.clone(), options.on_vacuum));
         Ok(PostgresStore {
             lanes: Lanes { enqueue, claim, finish, renew, holds, beats, upkeep, read, search },
             news: Newsroom::start(connector).await,
+            litter,
             duties,
             tasks: vec![
                 enqueuing, claiming, finishing, renewing, holding, beating, upkeeping, reading, searching,
@@ -124,7 +127,7 @@ impl PostgresStore {
 
     /// Answers what was asked and closes the connections.
     pub async fn close(self) {
-        let PostgresStore { lanes, news, mut duties, tasks } = self;
+        let PostgresStore { lanes, news, mut duties, tasks, .. } = self;
         duties.shutdown().await;
         drop((lanes, news));
         for task in tasks {
@@ -195,6 +198,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn finish(&self, holder: &WorkerKey, reports: Vec<Report>) -> Result<Vec<Finished>, StoreError> {
+        self.litter.left_by(reports.len());
         self.lanes.finish.run(Finish { holder: holder.clone(), reports }).await
     }
 

@@ -11,8 +11,10 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use tokio_postgres::error::SqlState;
 use tokio_postgres::{AsyncMessage, Client};
@@ -23,7 +25,9 @@ use crate::lane::{Lane, Verb};
 use crate::link::{ANSWER_WITHIN, jittered};
 use crate::open::{Connector, Driver};
 
-/// How often dead rows are asked for, at most.
+/// How many jobs this store has ended before it asks for dead rows again. Other stores ask for theirs.
+const LOOK_AFTER_JOBS: u64 = 10_000;
+/// How often it asks, at most: the database itself counts no faster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Fewer dead rows than this are not worth the work.
 const DEAD_ROWS_MIN: u64 = 100_000;
@@ -53,6 +57,23 @@ pub type OnVacuum = Arc<dyn Fn(Duration) + Send + Sync>;
 pub(crate) struct Rows {
     live: u64,
     dead: u64,
+}
+
+/// Counts what leaves dead rows behind, so that nobody asks for them while there can be none.
+#[derive(Debug, Default)]
+pub(crate) struct Litter {
+    jobs: AtomicU64,
+    is_much: Notify,
+}
+
+impl Litter {
+    /// So many jobs have ended.
+    pub(crate) fn left_by(&self, jobs: usize) {
+        let before = self.jobs.fetch_add(jobs as u64, Ordering::Relaxed);
+        if before / LOOK_AFTER_JOBS != (before + jobs as u64) / LOOK_AFTER_JOBS {
+            self.is_much.notify_one();
+        }
+    }
 }
 
 /// Decides when it is time.
@@ -102,10 +123,18 @@ enum Tried {
 }
 
 /// Vacuums whenever it is time, for ever. What fails is tried again when next there is much to do.
-pub(crate) async fn keep_vacuuming(connector: Arc<Connector>, read: Lane, on_vacuum: Option<OnVacuum>) {
+pub(crate) async fn keep_vacuuming(
+    connector: Arc<Connector>,
+    read: Lane,
+    litter: Arc<Litter>,
+    on_vacuum: Option<OnVacuum>,
+) {
     let mut pace = Pace::default();
     let mut said = String::new();
+    // Whoever was here before us may have left something.
+    litter.is_much.notify_one();
     loop {
+        litter.is_much.notified().await;
         sleep(jittered(LOOK_EVERY)).await;
         // If it fails the lane has said so.
         let Ok(rows) = read.run(CountRows).await else { continue };
@@ -172,6 +201,7 @@ async fn run(client: &Client, driver: &mut Driver, sql: &str) -> Result<Tried, S
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
     use pg_cluster::Cluster;
 
     use super::*;
@@ -187,6 +217,20 @@ mod tests {
         assert!(check(0, 500_000, 100_000));
         assert!(!check(0, 10_000_000, 1_999_999), "all the others would be looked at for it");
         assert!(check(0, 10_000_000, 2_000_000));
+    }
+
+    #[test]
+    fn nobody_looks_before_much_can_be_there() {
+        let litter = Litter::default();
+        let is_much = || litter.is_much.notified().now_or_never().is_some();
+        litter.left_by(LOOK_AFTER_JOBS as usize - 1);
+        assert!(!is_much());
+        litter.left_by(1);
+        assert!(is_much());
+        litter.left_by(1);
+        assert!(!is_much(), "it was looked at");
+        litter.left_by(LOOK_AFTER_JOBS as usize);
+        assert!(is_much());
     }
 
     #[test]
