@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 use std::time::Duration;
 
 use model::{Fence, Hold, JobId, RegistryId, State, WorkerKey};
@@ -16,7 +15,7 @@ use crate::port::{Claim, Claimed, Progress, Renewed};
 impl Tables {
     pub(super) fn claim(&mut self, now: Now, claim: &Claim) -> Vec<Claimed> {
         let is_terminal = self.workers.is_terminal(&claim.holder);
-        if !self.guard(Mutation::ClaimByTerminalHolder, !is_terminal) {
+        if !self.guard(Mutation::ClaimByTerminalHolder, !is_terminal) || claim.limit == 0 {
             return Vec::new();
         }
         let registry = self.workers.registry_of(&claim.holder);
@@ -32,23 +31,24 @@ impl Tables {
         let mut heads: BinaryHeap<Reverse<(Ticket, u32)>> = queues.into_iter().filter_map(head).collect();
         let mut claimed = Vec::with_capacity(claim.limit.min(waiting as usize));
         let mut bytes = 0;
-        while claimed.len() < claim.limit
-            && let Some(mut first) = heads.peek_mut()
-        {
-            let Reverse(((_, _, id), queue)) = *first;
-            claimed.push(self.take(now, queue, id, claim, registry));
-            bytes += claimed.last().map_or(0, Claimed::bytes);
-            if !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max) {
-                break;
-            }
-            match self.index.queues[queue].head() {
-                Some((priority, run_at, id)) => {
-                    let priority =
-                        if self.has(Mutation::ClaimQueueByQueue) { Reverse(i16::MAX) } else { priority };
-                    *first = Reverse(((priority, run_at, id), queue));
+        while let Some(Reverse((head, queue))) = heads.pop() {
+            let mut next = Some(head);
+            while let Some(ticket) = next
+                && self.guard(
+                    Mutation::ClaimQueueByQueue,
+                    heads.peek().is_none_or(|Reverse((other, _))| ticket <= *other),
+                )
+            {
+                let (_, _, id) = ticket;
+                claimed.push(self.take(now, queue, id, claim, registry));
+                bytes += claimed.last().map_or(0, Claimed::bytes);
+                let has_enough_bytes = !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max);
+                if has_enough_bytes || claimed.len() == claim.limit {
+                    return claimed;
                 }
-                None => drop(PeekMut::pop(first)),
+                next = self.index.queues[queue].head();
             }
+            heads.extend(next.map(|ticket| Reverse((ticket, queue))));
         }
         claimed
     }

@@ -18,7 +18,8 @@ const NOWHERE: u32 = u32::MAX;
 /// The rows.
 #[derive(Default)]
 pub(super) struct Jobs {
-    blocks: Handy<Block, Places>,
+    /// Boxed, since entries of a map are moved about.
+    blocks: Handy<Block, Box<Places>>,
     rows: Slab<Row>,
 }
 
@@ -87,7 +88,7 @@ impl Default for Places {
     }
 }
 
-impl Vacant for Places {
+impl Vacant for Box<Places> {
     fn is_vacant(&self) -> bool {
         self.taken == 0
     }

@@ -24,7 +24,8 @@ pub(super) fn own_all<T>(mut things: &mut [T], piece_of: impl Fn(&mut T) -> Opti
         let (together, rest) = things.split_at_mut(count);
         let mut copy = Vec::with_capacity(bytes);
         together.iter_mut().filter_map(&piece_of).for_each(|piece| copy.extend_from_slice(piece));
-        let mut copy = Bytes::from(copy);
+        // A clone is known to be shared, so that its parts are not asked each time.
+        let mut copy = Bytes::from(copy).clone();
         together.iter_mut().filter_map(&piece_of).for_each(|piece| *piece = copy.split_to(piece.len()));
         things = rest;
     }

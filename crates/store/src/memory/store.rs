@@ -151,7 +151,9 @@ impl JobStore for MemoryStore {
             Outcome::Failed { .. } | Outcome::HandedBack => None,
         });
         let (mut tables, now) = self.lock();
-        Ok(reports.into_iter().map(|report| tables.finish(now, holder, report)).collect())
+        let answers = reports.into_iter().map(|report| tables.finish(now, holder, report)).collect();
+        tables.make_room();
+        Ok(answers)
     }
 
     async fn progress(&self, holder: &WorkerKey, mut notes: Vec<Progress>) -> Result<Vec<bool>, StoreError> {

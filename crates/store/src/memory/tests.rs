@@ -7,7 +7,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{JobId, Kind, NewJob, Outcome, QueueName, Report, WorkerKey};
+use model::{ClientId, JobId, Kind, NewJob, Outcome, QueueName, Report, State, WorkerKey};
 
 use super::MemoryStore;
 use crate::conformance::{BoxFuture, Case, Harness, TestClock, ready};
@@ -125,4 +125,32 @@ fn what_is_kept_is_no_piece_of_a_message() {
         assert_eq!(kept, &message[..3]);
         assert!(!message.as_ptr_range().contains(&kept.as_ptr()));
     }
+}
+
+/// What is kept for people is bounded while a backlog is drained, too.
+#[test]
+fn ended_jobs_do_not_pile_up_while_nothing_comes_in() {
+    const JOBS: u64 = 100_500;
+    let store = MemoryStore::volatile(Arc::new(TestClock::new()));
+    let (queue, kind, worker) =
+        (QueueName::new("q").unwrap(), Kind::new("k").unwrap(), WorkerKey::new("w").unwrap());
+    let client = ClientId::unattended(TestClock::START, 1);
+    let job = |number| NewJob::new(client.job(number), queue.clone(), kind.clone(), Bytes::new());
+    ready(store.enqueue(EnqueueBatch { request_id: None, jobs: (0..JOBS).map(job).collect() })).unwrap();
+    let claim = Claim {
+        holder: worker.clone(),
+        queues: vec![queue.clone()],
+        limit: JOBS as usize,
+        lease: Duration::from_secs(30),
+        bytes_max: usize::MAX,
+        exclusive: true,
+    };
+    let claimed = ready(store.claim(claim)).unwrap();
+    let outcome = || Outcome::Completed { result: Bytes::new() };
+    let reports = claimed.iter().map(|job| Report { hold: job.hold, outcome: outcome() }).collect();
+    assert_eq!(ready(store.finish(&worker, reports)).unwrap().len() as u64, JOBS);
+    let completed = ready(store.stats()).unwrap()[0].counts[State::Completed as usize];
+    assert_eq!(completed, 100_000);
+    assert_eq!(ready(store.get(client.job(499))).unwrap(), None, "the oldest go");
+    assert!(ready(store.get(client.job(500))).unwrap().is_some());
 }
