@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use model::JobId;
 
 /// Most of them; the oldest go first.
-const ENDED_MAX: usize = 100_000;
+const ENDED_MAX: usize = 10_000;
 /// Most bytes of payloads and results that they have together; the oldest go first.
 const ENDED_BYTES_MAX: usize = 256 << 20;
 
