@@ -2,8 +2,8 @@
 //!
 //! Each job that runs leaves two dead rows, and until they are removed every claim walks past those of all jobs that were
 //! claimed before it: a few nanoseconds for each, which after millions of jobs are longer than all else that a claim does.
-//! The database looks for tables to vacuum once a minute, and by then there are millions. Done at a hundred thousand, or a few
-//! while there is no pause, it takes a tenth of a second, and the room is used again before the table grows.
+//! The database looks for tables to vacuum once a minute, and by then there are millions. Done at every hundred thousand it
+//! takes a tenth of a second, and the room is used again before the table grows.
 //!
 //! It has a connection of its own for as long as it takes, waits for nobody, and nobody waits for it. If several servers
 //! find that it is time, one does it and the others go on.
@@ -27,14 +27,10 @@ use crate::open::{Connector, Driver};
 
 /// How many jobs this store has ended before it asks for dead rows again. Other stores ask for theirs.
 const LOOK_AFTER_JOBS: u64 = 10_000;
-/// As many ended in the time between two looks: the store is busy.
-const BUSY_JOBS: u64 = 5_000;
 /// How often it asks, at most: the database itself counts no faster.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Fewer dead rows than this are not worth the work.
 const DEAD_ROWS_MIN: u64 = 100_000;
-/// While many jobs are run, others need the processors more: claims are large then, and share the way past so many.
-const DEAD_ROWS_MIN_BUSY: u64 = 300_000;
 /// Nor is less than this part of the rows that stay, since their entries in the indexes are all looked at.
 const PART_OF_ROWS: u64 = 5;
 /// How long an answer is waited for. After it the database is left alone with what it does.
@@ -71,11 +67,6 @@ pub(crate) struct Litter {
 }
 
 impl Litter {
-    /// How many jobs have ended so far.
-    fn jobs(&self) -> u64 {
-        self.jobs.load(Ordering::Relaxed)
-    }
-
     /// So many jobs have ended.
     pub(crate) fn left_by(&self, jobs: usize) {
         let before = self.jobs.fetch_add(jobs as u64, Ordering::Relaxed);
@@ -96,10 +87,9 @@ struct Pace {
 impl Pace {
     /// Whether so much has come since the last time that it is worth the work. What was left counts as what stays: while a
     /// transaction of somebody's keeps all dead rows from being removed, the pauses grow with them.
-    fn is_due(&mut self, rows: Rows, is_busy: bool) -> bool {
+    fn is_due(&mut self, rows: Rows) -> bool {
         self.left = self.left.min(rows.dead);
-        let least = if is_busy { DEAD_ROWS_MIN_BUSY } else { DEAD_ROWS_MIN };
-        rows.dead - self.left >= least.max((rows.live + self.left) / PART_OF_ROWS)
+        rows.dead - self.left >= DEAD_ROWS_MIN.max((rows.live + self.left) / PART_OF_ROWS)
     }
 
     /// It was tried, and this is there now.
@@ -145,16 +135,10 @@ pub(crate) async fn keep_vacuuming(
     litter.is_much.notify_one();
     loop {
         litter.is_much.notified().await;
-        let before = litter.jobs();
         sleep(jittered(LOOK_EVERY)).await;
-        let is_busy = litter.jobs() - before >= BUSY_JOBS;
-        if is_busy {
-            // Nobody else says when it is over.
-            litter.is_much.notify_one();
-        }
         // If it fails the lane has said so.
         let Ok(rows) = read.run(CountRows).await else { continue };
-        if !pace.is_due(rows, is_busy) {
+        if !pace.is_due(rows) {
             continue;
         }
         let begun = Instant::now();
@@ -223,7 +207,7 @@ mod tests {
     use super::*;
 
     fn check(left: u64, live: u64, dead: u64) -> bool {
-        Pace { left }.is_due(Rows { live, dead }, false)
+        Pace { left }.is_due(Rows { live, dead })
     }
 
     #[test]
@@ -233,13 +217,6 @@ mod tests {
         assert!(check(0, 500_000, 100_000));
         assert!(!check(0, 10_000_000, 1_999_999), "all the others would be looked at for it");
         assert!(check(0, 10_000_000, 2_000_000));
-    }
-
-    #[test]
-    fn it_waits_for_a_pause_but_not_for_ever() {
-        let is_due = |dead| Pace::default().is_due(Rows { live: 0, dead }, true);
-        assert!(!is_due(299_999));
-        assert!(is_due(300_000));
     }
 
     #[test]
@@ -264,15 +241,15 @@ mod tests {
         // A transaction of somebody's stays open, and nothing can be removed.
         for dead in (0..10_000_000).step_by(100_000) {
             let rows = Rows { live: 0, dead };
-            if pace.is_due(rows, false) {
+            if pace.is_due(rows) {
                 pace.tried(rows);
                 tries += 1;
             }
         }
         assert!((10..25).contains(&tries), "{tries} times");
         // It has ended, and the database was quicker than we.
-        assert!(!pace.is_due(Rows { live: 0, dead: 5_000 }, false));
-        assert!(pace.is_due(Rows { live: 0, dead: 105_000 }, false));
+        assert!(!pace.is_due(Rows { live: 0, dead: 5_000 }));
+        assert!(pace.is_due(Rows { live: 0, dead: 105_000 }));
     }
 
     #[tokio::test]
