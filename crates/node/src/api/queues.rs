@@ -1,6 +1,6 @@
 //! Queues: what they hold and how they are set.
 
-use model::{ErrorKind, QueueName};
+use model::QueueName;
 use rpc::{ApiError, convert, wire};
 use store::News;
 
@@ -27,18 +27,6 @@ impl Api {
             return Err(ApiError::invalid(
                 "a volatile queue belongs to one server, and this store is one that several may use; choose an exclusive \
                  queue, or a server of its own (`tenure serve --volatile-only`)",
-            ));
-        }
-        if patch.volatile == Some(false)
-            && self.store.is_volatile(&queue)
-            && self.muster_status().await?.waiting
-        {
-            return Err(ApiError::new(
-                ErrorKind::Refused,
-                format!(
-                    "what runs of queue {queue} since before this server was started is not known yet; try again when \
-                     `tenure muster status --wait` has returned"
-                ),
             ));
         }
         let changes_who_serves = patch.exclusive.is_some() || patch.volatile.is_some();

@@ -6,11 +6,11 @@ use std::time::Duration;
 use clock::SystemClock;
 use futures_util::StreamExt as _;
 use lease::digest::Digest;
-use model::{ClientId, Clock as _, Fence, Hold, QueueName};
+use model::{ClientId, Clock as _, Fence, Hold};
 use node::{NodeConfig, VolatileConfig};
 use rpc::wire::jobs_client::JobsClient;
 use rpc::wire::{self, ServerFrame, WorkerFrame};
-use store::{JobStore as _, MemoryStore, Paired};
+use store::MemoryStore;
 
 use crate::frames::{Stream, completed};
 use crate::support::Server;
@@ -326,27 +326,6 @@ async fn no_single_call_says_what_becomes_of_a_volatile_job() {
 }
 
 /// There is nothing to warn of.
-/// Until the muster is over, nobody knows what may be running of it.
-#[tokio::test]
-async fn a_queue_becomes_durable_only_when_it_is_known_what_runs() {
-    let paired = async || {
-        let durable = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
-        let pair = Paired::open(durable, Arc::new(SystemClock)).await.expect("memory");
-        let volatile = model::QueuePatch { volatile: Some(true), ..Default::default() };
-        pair.set_queue(&QueueName::new("q").unwrap(), volatile).await.expect("it is empty");
-        pair
-    };
-    let request =
-        || wire::SetQueueRequest { name: "q".to_owned(), volatile: Some(false), ..Default::default() };
-    let server = Server::start_on(NodeConfig::default(), paired().await).await;
-    let refused = server.client.set_queue(request()).await.unwrap_err();
-    assert!(refused.to_string().contains("muster status --wait"), "{refused}");
-
-    let volatile = VolatileConfig { unsafe_initial_wait: Some(Duration::ZERO), ..Default::default() };
-    let server = Server::start_on(NodeConfig { volatile, ..Default::default() }, paired().await).await;
-    assert!(!server.client.set_queue(request()).await.expect("nothing is waited for").volatile);
-}
-
 #[tokio::test]
 async fn an_unsafe_wait_that_is_longer_than_the_safe_one_is_none() {
     for (wait, is_unsafe) in [(Duration::from_secs(1), true), (Duration::from_secs(3_600), false)] {
