@@ -54,20 +54,24 @@ impl Heart {
     pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
         self.begin().await;
         let mut events = Vec::with_capacity(EVENTS_MAX);
+        // Left as it is while deadlines move away, which they do with every lease: to wake once too early costs less than to set
+        // a timer for each.
+        let (mut alarm, mut alarm_at) = (Box::pin(tokio::time::sleep(IDLE)), None);
         loop {
             self.act();
-            let deadlines = [
-                self.dispatcher.next_deadline(),
-                self.upkeep.next_deadline(),
-                self.roll.next_deadline(),
-                self.keeper.next_deadline(),
-            ];
-            let deadline = deadlines.into_iter().flatten().min();
-            let sleep = deadline.map_or(IDLE, |at| at.since(self.now()));
+            if let Some(at) = self.next_deadline()
+                && alarm_at.is_none_or(|set| at < set)
+            {
+                alarm.as_mut().reset(tokio::time::Instant::now() + at.since(self.now()));
+                alarm_at = Some(at);
+            }
             tokio::select! {
                 biased;
                 taken = inbox.recv_many(&mut events, EVENTS_MAX) => if taken == 0 { return },
-                () = tokio::time::sleep(sleep) => {}
+                () = &mut alarm => {
+                    alarm.as_mut().reset(tokio::time::Instant::now() + IDLE);
+                    alarm_at = None;
+                }
             }
             self.watch_the_wall();
             for event in events.drain(..) {
@@ -81,6 +85,17 @@ impl Heart {
             self.roll.handle_deadline(now);
             self.keeper.handle_deadline(now);
         }
+    }
+
+    /// When a machine wants to be told that time has passed.
+    fn next_deadline(&self) -> Option<model::Instant> {
+        let deadlines = [
+            self.dispatcher.next_deadline(),
+            self.upkeep.next_deadline(),
+            self.roll.next_deadline(),
+            self.keeper.next_deadline(),
+        ];
+        deadlines.into_iter().flatten().min()
     }
 
     /// On a store of our own we go on where the last life of this server ended. On one that others use too we begin with
