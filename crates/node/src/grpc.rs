@@ -20,6 +20,7 @@ use tonic::{Request, Response, Status, Streaming, async_trait};
 use crate::api::Api;
 use crate::session;
 use crate::shield::{to_the_end, while_wanted};
+use crate::volatile::submitting;
 
 /// Room for a full batch and its envelope.
 const MESSAGE_BYTES_MAX: usize = 16 << 20;
@@ -68,18 +69,11 @@ fn reply<T>(answer: crate::api::Answer<T>) -> Reply<T> {
 #[async_trait]
 impl Jobs for Door {
     type WatchStream = Outgoing<wire::JobEvent>;
-    type EndsStream = Outgoing<wire::EndsFrame>;
+    type SubmitStream = Outgoing<wire::SubmitAnswer>;
 
-    async fn ends(&self, request: Request<wire::EndsRequest>) -> Reply<Self::EndsStream> {
-        let frames = self.0.ends(request.into_inner()).await?;
-        Ok(Response::new(Box::pin(frames.map(Ok))))
-    }
-
-    async fn acknowledge(
-        &self,
-        request: Request<wire::AcknowledgeRequest>,
-    ) -> Reply<wire::AcknowledgeResponse> {
-        shielded!(self, request, acknowledge)
+    async fn submit(&self, request: Request<Streaming<wire::SubmitFrame>>) -> Reply<Self::SubmitStream> {
+        let answers = submitting::open(Arc::clone(&self.0), request.into_inner()).await?;
+        Ok(Response::new(Box::pin(answers)))
     }
 
     async fn enqueue(&self, request: Request<wire::EnqueueRequest>) -> Reply<wire::EnqueueResponse> {

@@ -9,7 +9,7 @@ use lease::clock_rule::fits_exclusive;
 use lease::message::Profile;
 use model::{Limits, Nonce, QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
-use rpc::wire::{ReportAnswer, ServerFrame, Stop};
+use rpc::wire::{Hold, ReportAnswer, ServerFrame, Stop};
 use schedule::dispatch::SessionId;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
@@ -20,8 +20,8 @@ use tracing::warn;
 /// Frames that may wait for a slow worker; then the sender waits, and only for that worker.
 pub(crate) const FRAMES_MAX: usize = 256;
 
-/// Answers that wait for the next frame at most.
-const ANSWERS_MAX: usize = 256;
+/// Answers that wait for the next frame at most, and as many results that may be forgotten.
+const KEPT_MAX: usize = 256;
 
 /// How long a worker may leave its frames untaken.
 const SEND_TIMEOUT: Duration = Duration::from_secs(20);
@@ -40,12 +40,20 @@ pub(crate) struct Session {
     /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
     gate: Mutex<Gate>,
-    /// Answers to reports that go out with the next frame.
-    answers: Mutex<Vec<ReportAnswer>>,
+    kept: Mutex<Kept>,
     /// The number of the last start that was sent to anybody.
     last_start: Arc<AtomicU64>,
     /// That of the last one before this session: what was sent over an older stream does not come here.
     starts_before: AtomicU64,
+}
+
+/// What goes out with the next frame.
+#[derive(Debug, Default)]
+struct Kept {
+    /// Answers to reports.
+    answers: Vec<ReportAnswer>,
+    /// Results that need not be kept any longer.
+    forgets: Vec<Hold>,
 }
 
 /// What a session waits for before it gets work.
@@ -67,13 +75,13 @@ struct Gate {
 pub(crate) struct Gone;
 
 impl Session {
-    /// Sends a frame, with the answers that wait for one. A worker that takes none for a while loses its session: whoever
+    /// Sends a frame, with what waits for one. A worker that takes none for a while loses its session: whoever
     /// waits for it holds up nobody else, but must not wait for ever.
     pub(crate) async fn send(&self, mut frame: ServerFrame) -> Result<(), Gone> {
         if self.close.is_cancelled() {
             return Err(Gone);
         }
-        frame.reports.append(&mut self.answers());
+        self.kept().join(&mut frame);
         // There is nearly always room, and then no timer is needed.
         let frame = match self.frames.try_send(Ok(frame)) {
             Ok(()) => return Ok(()),
@@ -98,28 +106,42 @@ impl Session {
     /// the other is woken for the next start, not for its last end. Whether there is room for these; then somebody must
     /// [`flush`](Self::flush) soon.
     pub(crate) fn keep_answers(&self, answers: &mut Vec<ReportAnswer>) -> bool {
-        let mut kept = self.answers();
-        let has_room = kept.len() + answers.len() <= ANSWERS_MAX;
+        let kept = &mut self.kept().answers;
+        let has_room = kept.len() + answers.len() <= KEPT_MAX;
         if has_room {
             kept.append(answers);
         }
         has_room
     }
 
+    /// The worker may forget these results when it next hears of us, which is at its next heartbeat at the latest.
+    pub(crate) fn keep_forgets(&self, holds: impl Iterator<Item = Hold>) {
+        let count = {
+            let mut kept = self.kept();
+            kept.forgets.extend(holds);
+            kept.forgets.len()
+        };
+        if count > KEPT_MAX {
+            self.offer(ServerFrame::default());
+        }
+    }
+
     /// Sends the answers that still wait.
     pub(crate) async fn flush(&self) -> Result<(), Gone> {
-        if self.answers().is_empty() { Ok(()) } else { self.send(ServerFrame::default()).await }
+        if self.kept().answers.is_empty() { Ok(()) } else { self.send(ServerFrame::default()).await }
     }
 
     /// Says goodbye, if the outbox has room, and ends the session.
     pub(crate) fn dismiss(&self) {
-        let reports = std::mem::take(&mut *self.answers());
-        self.offer(ServerFrame { goodbye: true, reports, ..Default::default() });
+        let mut goodbye = ServerFrame { goodbye: true, ..Default::default() };
+        self.kept().join(&mut goodbye);
+        self.offer(goodbye);
         self.close.cancel();
     }
 
-    /// Sends a frame if the outbox has room, without waiting.
-    pub(crate) fn offer(&self, frame: ServerFrame) {
+    /// Sends a frame if the outbox has room, without waiting. What a worker forgets by itself goes with it.
+    pub(crate) fn offer(&self, mut frame: ServerFrame) {
+        frame.forget.append(&mut self.kept().forgets);
         let _ = self.frames.try_send(Ok(frame));
     }
 
@@ -181,8 +203,8 @@ impl Session {
         self.gate.lock().expect("no panic while holding the lock")
     }
 
-    fn answers(&self) -> std::sync::MutexGuard<'_, Vec<ReportAnswer>> {
-        self.answers.lock().expect("no panic while holding the lock")
+    fn kept(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().expect("no panic while holding the lock")
     }
 
     /// Numbers for this many starts: the first of them.
@@ -193,6 +215,13 @@ impl Session {
     /// No start with this number or a lower one comes over this session.
     pub(crate) fn starts_before(&self) -> u64 {
         self.starts_before.load(Ordering::SeqCst)
+    }
+}
+
+impl Kept {
+    fn join(&mut self, frame: &mut ServerFrame) {
+        frame.reports.append(&mut self.answers);
+        frame.forget.append(&mut self.forgets);
     }
 }
 
@@ -267,7 +296,7 @@ impl Sessions {
             frames,
             close: CancellationToken::new(),
             gate: Mutex::default(),
-            answers: Mutex::default(),
+            kept: Mutex::default(),
             last_start: Arc::clone(&self.last_start),
             starts_before: AtomicU64::new(0),
         });
@@ -389,16 +418,37 @@ mod tests {
         assert!(session.flush().await.is_ok());
         assert_eq!(sent(), None, "each goes out once");
 
-        assert!(session.keep_answers(&mut answers(2..ANSWERS_MAX)));
+        assert!(session.keep_answers(&mut answers(2..KEPT_MAX)));
         assert!(!session.keep_answers(&mut answers(0..3)), "there is no room for so many");
         assert!(session.flush().await.is_ok());
-        assert_eq!(sent().unwrap().reports, answers(2..ANSWERS_MAX));
+        assert_eq!(sent().unwrap().reports, answers(2..KEPT_MAX));
 
         assert!(session.keep_answers(&mut answers(0..1)));
         session.dismiss();
         let goodbye = ServerFrame { goodbye: true, reports: answers(0..1), ..Default::default() };
         assert_eq!(sent(), Some(goodbye));
         assert!(session.close.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn what_may_be_forgotten_goes_with_whatever_is_sent_next() {
+        let sessions = Sessions::new(Gauge::default());
+        let (frames, mut outbox) = mpsc::channel(9);
+        let worker = WorkerKey::new("w").unwrap();
+        let session = sessions.open(worker, Nonce::new(1), Profile::default(), frames);
+        let mut sent = || outbox.try_recv().ok().map(|frame| frame.unwrap());
+        let holds = |count: usize| vec![Hold { job: "j".to_owned(), fence: 1 }; count];
+
+        session.keep_forgets(holds(2).into_iter());
+        assert!(session.flush().await.is_ok());
+        assert_eq!(sent(), None, "nothing is sent on its account");
+        session.offer(ServerFrame { check: 7, ..Default::default() });
+        assert_eq!(sent(), Some(ServerFrame { check: 7, forget: holds(2), ..Default::default() }));
+        session.keep_forgets(holds(1).into_iter());
+        assert!(session.send(ServerFrame::default()).await.is_ok());
+        assert_eq!(sent(), Some(ServerFrame { forget: holds(1), ..Default::default() }));
+        session.keep_forgets(holds(KEPT_MAX + 1).into_iter());
+        assert_eq!(sent().unwrap().forget.len(), KEPT_MAX + 1, "unless there are many");
     }
 
     /// A later life of the server waits only for the longest lease that it grants itself.

@@ -10,6 +10,7 @@ mod nodes;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures_util::Stream;
 use rpc::ApiError;
 use rpc::wire;
 use rpc::wire::jobs_client::JobsClient;
@@ -76,14 +77,6 @@ impl Client {
         if request.request_id.is_empty() {
             request.request_id = format!("{:032x}", rand::random::<u128>());
         }
-        self.submit(request).await
-    }
-
-    /// Adds jobs whose ids or request id make it safe to repeat the call.
-    pub(crate) async fn submit(
-        &self,
-        request: wire::EnqueueRequest,
-    ) -> Result<wire::EnqueueResponse, ClientError> {
         self.call(Repeat::Safe, |channel| {
             let request = request.clone();
             async move { jobs(channel).enqueue(request).await }
@@ -97,28 +90,18 @@ impl Client {
         Submitter::start(self.clone(), &options)
     }
 
-    /// How the volatile jobs of one client end. The stream does not fail over: when it is over, the caller asks again, and is
-    /// told first what it missed. [`Client::submitter`] does all of that.
-    pub async fn ends(&self, request: wire::EndsRequest) -> Result<Ends, ClientError> {
-        let frames = self
+    /// Opens the stream of a submitter; asked for once for every server that is tried.
+    pub(crate) async fn submissions<S>(&self, frames: impl Fn() -> S) -> Result<Answers, ClientError>
+    where
+        S: Stream<Item = wire::SubmitFrame> + Send + 'static,
+    {
+        let answers = self
             .call(Repeat::Safe, |channel| {
-                let request = request.clone();
-                async move { jobs(channel).ends(request).await }
+                let frames = frames();
+                async move { jobs(channel).submit(frames).await }
             })
             .await?;
-        Ok(Events::new(self.preferred_url(), frames))
-    }
-
-    /// Says that the client knows how these volatile jobs ended.
-    pub async fn acknowledge(
-        &self,
-        request: wire::AcknowledgeRequest,
-    ) -> Result<wire::AcknowledgeResponse, ClientError> {
-        self.call(Repeat::Safe, |channel| {
-            let request = request.clone();
-            async move { jobs(channel).acknowledge(request).await }
-        })
-        .await
+        Ok(Events::new(self.preferred_url(), answers))
     }
 
     /// Why a server with volatile queues still waits, and who may run what.
@@ -429,8 +412,8 @@ pub struct Events<T> {
 
 /// A stream of job events.
 pub type Watch = Events<wire::JobEvent>;
-/// A stream of ends of volatile jobs.
-pub type Ends = Events<wire::EndsFrame>;
+/// What a submitter is told.
+pub(crate) type Answers = Events<wire::SubmitAnswer>;
 
 impl<T> Events<T> {
     fn new(server: &str, events: Streaming<T>) -> Self {

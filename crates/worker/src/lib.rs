@@ -102,7 +102,7 @@ pub mod guardian {
 }
 
 pub use builder::WorkerBuilder;
-pub use client::{Client, Ends, Events, MESSAGE_BYTES_MAX, Watch};
+pub use client::{Client, Events, MESSAGE_BYTES_MAX, Watch};
 pub use context::JobContext;
 pub use error::{BuildError, CheckpointError, ClientError};
 pub use event::{Summary, WorkerEvent, outcome_word};

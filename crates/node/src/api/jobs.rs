@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use lease::registry::Input;
-use model::{Job, JobId, QueueName, State};
+use model::{Job, JobId, NewJob, QueueName, State};
 use rpc::{ApiError, convert, wire};
-use store::{Cancelled, EnqueueBatch, News, Page, Redriven, Selection};
+use store::{Cancelled, EnqueueAnswer, EnqueueBatch, Enqueued, News, Page, Redriven, Selection};
 
 use super::{Answer, Api, Moves};
 use crate::watch::{Subscription, Wanted};
@@ -19,52 +19,39 @@ const REDRIVE_BATCH: usize = 1000;
 /// Jobs one re-drive call may move before it answers.
 const REDRIVE_MAX: usize = 100_000;
 /// Ids one call may name.
-pub(super) const IDS_MAX: usize = 10_000;
+const IDS_MAX: usize = 10_000;
+
+/// What came of jobs that were added.
+pub(super) struct Added {
+    answer: EnqueueAnswer,
+    /// Where they went.
+    queues: Vec<QueueName>,
+}
 
 impl Api {
     pub(crate) async fn enqueue(&self, request: wire::EnqueueRequest) -> Answer<wire::EnqueueResponse> {
-        let limits = &self.config.limits;
-        if request.jobs.len() > limits.batch_jobs_max {
-            return Err(ApiError::invalid(format!(
-                "{} jobs in one call are too many; send at most {} at a time",
-                request.jobs.len(),
-                limits.batch_jobs_max
-            )));
-        }
-        let bytes: usize = request.jobs.iter().map(|job| job.payload.len()).sum();
-        if bytes > limits.batch_bytes_max {
-            return Err(ApiError::invalid(format!(
-                "{bytes} bytes of payload in one call are too many; send at most {} at a time",
-                limits.batch_bytes_max
-            )));
-        }
         let request_id = convert::optional(&request.request_id, model::RequestId::new)?;
-        let many = request.jobs.len() > 1;
-        let mut jobs = Vec::with_capacity(request.jobs.len());
-        for (index, job) in request.jobs.into_iter().enumerate() {
-            let is_unnumbered = job.id.is_empty();
-            let job = convert::new_job(job, || self.ids.fresh()).and_then(|mut job| {
-                job.check(limits)?;
-                if is_unnumbered && self.store.is_volatile(&job.queue) {
-                    job.id = self.ids.volatile();
-                }
-                Ok(job)
-            });
-            let at = |error: model::Invalid| {
-                if many { ApiError::invalid(format!("job {index}: {error}")) } else { error.into() }
-            };
-            jobs.push(job.map_err(at)?);
+        let jobs = self.read_jobs(request.jobs)?;
+        if let Some(lowest) = convert::optional(&request.lowest_unacknowledged, str::parse)? {
+            self.acknowledge_ends(Vec::new(), Some(lowest)).await?;
         }
-        let mut queues: Vec<QueueName> = jobs.iter().map(|job| job.queue.clone()).collect();
+        let Added { answer, queues } = self.add(EnqueueBatch { request_id, jobs }).await?;
+        let unserved = queues.iter().filter(|queue| self.workers_for(queue) == Some(0));
+        let enqueued = |job: &Enqueued| wire::Enqueued { id: job.id.to_string(), duplicate: job.duplicate };
+        Ok(wire::EnqueueResponse {
+            jobs: answer.jobs.iter().map(enqueued).collect(),
+            repeated: answer.repeated,
+            unserved_queues: unserved.map(ToString::to_string).collect(),
+            generation: self.generation,
+        })
+    }
+
+    /// Adds these jobs, all or none, and tells everyone whom that concerns.
+    pub(super) async fn add(&self, batch: EnqueueBatch) -> Answer<Added> {
+        let mut queues: Vec<QueueName> = batch.jobs.iter().map(|job| job.queue.clone()).collect();
         queues.sort();
         queues.dedup();
-        let unserved = queues.iter().filter(|queue| self.workers_for(queue) == Some(0));
-        let unserved_queues = unserved.map(ToString::to_string).collect();
-
-        if !request.lowest_unacknowledged.is_empty() {
-            self.acknowledge_ends(Vec::new(), Some(request.lowest_unacknowledged.parse()?)).await?;
-        }
-        let answer = self.store.enqueue(EnqueueBatch { request_id, jobs }).await?;
+        let answer = self.store.enqueue(batch).await?;
         let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
         self.metrics.enqueued.inc_by(inserted.clone().count() as u64);
         // What was heard of a volatile job before it came decides how it begins.
@@ -76,21 +63,47 @@ impl Api {
         let watched = self.watched_ids(inserted.map(|job| job.id), states);
         // A repeat may follow a call whose answer, and whose signal, got lost.
         let any_repeat = answer.repeated || answer.jobs.iter().any(|job| job.duplicate);
-        self.wake(if any_repeat { queues } else { answer.ready }).await;
+        self.wake(if any_repeat { queues.clone() } else { answer.ready.clone() }).await;
         if let Some(in_) = answer.next_run_in {
             self.run_due(in_).await;
         }
         self.announce(watched).await;
-        Ok(wire::EnqueueResponse {
-            jobs: answer
-                .jobs
-                .iter()
-                .map(|job| wire::Enqueued { id: job.id.to_string(), duplicate: job.duplicate })
-                .collect(),
-            repeated: answer.repeated,
-            unserved_queues,
-            generation: self.generation,
-        })
+        Ok(Added { answer, queues })
+    }
+
+    /// Reads what a call may carry.
+    pub(super) fn read_jobs(&self, jobs: Vec<wire::NewJob>) -> Answer<Vec<NewJob>> {
+        let limits = &self.config.limits;
+        if jobs.len() > limits.batch_jobs_max {
+            return Err(ApiError::invalid(format!(
+                "{} jobs in one call are too many; send at most {} at a time",
+                jobs.len(),
+                limits.batch_jobs_max
+            )));
+        }
+        let bytes: usize = jobs.iter().map(|job| job.payload.len()).sum();
+        if bytes > limits.batch_bytes_max {
+            return Err(ApiError::invalid(format!(
+                "{bytes} bytes of payload in one call are too many; send at most {} at a time",
+                limits.batch_bytes_max
+            )));
+        }
+        let many = jobs.len() > 1;
+        let read = jobs.into_iter().enumerate().map(|(index, job)| {
+            let is_unnumbered = job.id.is_empty();
+            let job = convert::new_job(job, || self.ids.fresh()).and_then(|mut job| {
+                job.check(limits)?;
+                if is_unnumbered && self.store.is_volatile(&job.queue) {
+                    job.id = self.ids.volatile();
+                }
+                Ok(job)
+            });
+            job.map_err(|error| match many {
+                true => ApiError::invalid(format!("job {index}: {error}")),
+                false => error.into(),
+            })
+        });
+        read.collect()
     }
 
     pub(crate) async fn get(&self, request: wire::GetJobRequest) -> Answer<wire::Job> {
@@ -261,7 +274,7 @@ fn within_bytes(mut jobs: Vec<Job>) -> (Vec<Job>, bool) {
     (jobs, was_cut)
 }
 
-fn ids(texts: &[String]) -> Answer<Vec<JobId>> {
+pub(super) fn ids(texts: &[String]) -> Answer<Vec<JobId>> {
     if texts.len() > IDS_MAX {
         return Err(ApiError::invalid(format!(
             "{} ids in one call are too many; send at most {IDS_MAX}",

@@ -4,7 +4,8 @@ mod ends;
 mod mustering;
 mod numbers;
 mod status;
+pub(crate) mod submitting;
 
-pub(crate) use ends::{Ends, end};
+pub(crate) use ends::Ends;
 pub(crate) use mustering::{Mustering, Order};
 pub(crate) use numbers::MusterMetrics;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clock::SystemClock;
-use futures_util::StreamExt as _;
 use lease::digest::Digest;
-use model::{ClientId, Clock as _, Fence, Hold};
+use model::{ClientId, Clock as _, Fence, Hold, JobId};
 use node::{NodeConfig, VolatileConfig};
 use rpc::wire::jobs_client::JobsClient;
 use rpc::wire::{self, ServerFrame, WorkerFrame};
-use store::MemoryStore;
+use store::{MemoryStore, Paired};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::frames::{Stream, completed};
 use crate::support::Server;
@@ -147,17 +148,48 @@ impl Survivor {
     }
 }
 
-async fn ends(server: &Server, client: ClientId) -> tonic::Streaming<wire::EndsFrame> {
-    let mut jobs = JobsClient::connect(server.url()).await.expect("the server listens");
-    let request = wire::EndsRequest { client: client.job(0).to_string() };
-    jobs.ends(request).await.expect("the stream opens").into_inner()
+/// What a client says and hears that keeps its submissions.
+struct Submitting {
+    frames: mpsc::Sender<wire::SubmitFrame>,
+    answers: tonic::Streaming<wire::SubmitAnswer>,
 }
 
-async fn next_end(ends: &mut tonic::Streaming<wire::EndsFrame>) -> wire::End {
-    loop {
-        let frame = ends.next().await.expect("the stream goes on").expect("and does not break");
-        if let Some(end) = frame.ends.into_iter().next() {
-            return end;
+impl Submitting {
+    async fn open(server: &Server, client: ClientId) -> Submitting {
+        let greeting = wire::SubmitFrame { client: client.job(0).to_string(), ..Default::default() };
+        let mut submitting = Submitting::greet(server, greeting).await.expect("the stream opens");
+        let answer = submitting.answer().await;
+        assert_eq!((answer.generation != 0, answer.frames), (true, 1), "{answer:?}");
+        submitting
+    }
+
+    async fn greet(server: &Server, greeting: wire::SubmitFrame) -> Result<Submitting, tonic::Status> {
+        let mut jobs = JobsClient::connect(server.url()).await.expect("the server listens");
+        let (frames, outgoing) = mpsc::channel(8);
+        frames.send(greeting).await.expect("the stream is not open yet");
+        let answers = jobs.submit(ReceiverStream::new(outgoing)).await?.into_inner();
+        Ok(Submitting { frames, answers })
+    }
+
+    async fn say(&self, frame: wire::SubmitFrame) {
+        self.frames.send(frame).await.expect("the server listens");
+    }
+
+    async fn submit(&self, queue: &str, ids: impl IntoIterator<Item = JobId>) {
+        let job =
+            |id: JobId| wire::NewJob { id: id.to_string(), queue: queue.to_owned(), ..Default::default() };
+        self.say(wire::SubmitFrame { jobs: ids.into_iter().map(job).collect(), ..Default::default() }).await;
+    }
+
+    async fn answer(&mut self) -> wire::SubmitAnswer {
+        self.answers.message().await.expect("the stream does not break").expect("and goes on")
+    }
+
+    async fn end(&mut self) -> wire::End {
+        loop {
+            if let Some(end) = self.answer().await.ends.into_iter().next() {
+                return end;
+            }
         }
     }
 }
@@ -189,16 +221,18 @@ async fn a_server_that_remembers_nothing_finds_what_is_running_and_starts_it_not
     let running = second.client.get(wire::GetJobRequest { id: job.job.clone() }).await.expect("it is there");
     assert_eq!((running.state.as_str(), running.holder.as_str(), running.fence), ("running", "w", job.fence));
 
-    let mut told = ends(&second, client).await;
+    let mut submitting = Submitting::open(&second, client).await;
     assert_eq!(worker.report(&job).await.answer, "done");
-    let end = next_end(&mut told).await;
+    let end = submitting.end().await;
     assert_eq!((end.id, end.state.as_str()), (job.job.clone(), "completed"));
-    // The client knows; so the worker need not keep the result.
-    let request = wire::AcknowledgeRequest { ids: vec![job.job.clone()], ..Default::default() };
-    let mut jobs = JobsClient::connect(second.url()).await.expect("the server listens");
-    jobs.acknowledge(request).await.expect("taken");
-    let forgotten = worker.hear(|frame| frame.forget.first().cloned()).await;
-    assert_eq!((forgotten.job, forgotten.fence), (job.job, job.fence));
+    // The client knows; so the worker need not keep the result, as it hears with the next that it is told.
+    submitting.say(wire::SubmitFrame { acknowledged: vec![job.job.clone()], ..Default::default() }).await;
+    assert_eq!(submitting.answer().await.frames, 1);
+    submitting.submit("q", [client.job(3)]).await;
+    worker.stream.say(WorkerFrame { credits: 1, ..Default::default() }).await;
+    let frame = worker.hear(|frame| (!frame.assignments.is_empty()).then(|| frame.clone())).await;
+    let [forgotten] = &frame.forget[..] else { panic!("{frame:?}") };
+    assert_eq!((&forgotten.job, forgotten.fence), (&job.job, job.fence));
     assert!(submit(&second, client, 1).await.jobs[0].duplicate, "it is never run again");
     second.stop().await;
 }
@@ -250,9 +284,9 @@ async fn a_result_from_before_is_kept_until_the_job_is_submitted_again() {
     worker.come_back(&second, 0).await;
     let answer = worker.report(&job).await;
     assert!(["done", "already_done"].contains(&answer.answer.as_str()), "{answer:?}");
-    let mut told = ends(&second, client).await;
-    submit(&second, client, 1).await;
-    let end = next_end(&mut told).await;
+    let mut submitting = Submitting::open(&second, client).await;
+    submitting.submit("q", [client.job(1)]).await;
+    let end = submitting.end().await;
     assert_eq!((end.id, end.state.as_str(), &end.result[..]), (job.job, "completed", &b"1"[..]));
     second.stop().await;
 }
@@ -297,15 +331,93 @@ async fn what_does_not_fit_is_refused_in_words() {
     let back = wire::SetQueueRequest { name: "q".to_owned(), volatile: Some(false), ..Default::default() };
     let refused = server.client.set_queue(back).await.expect_err("there is nowhere else to put its jobs");
     assert!(refused.to_string().contains("cannot be made durable"), "{refused}");
-    let mut jobs = JobsClient::connect(server.url()).await.expect("the server listens");
-    let nobody = wire::EndsRequest { client: "0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f".to_owned() };
-    assert!(jobs.ends(nobody).await.is_err());
+    for nobody in ["", "nobody", "0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f"] {
+        let greeting = wire::SubmitFrame { client: nobody.to_owned(), ..Default::default() };
+        let refused = Submitting::greet(&server, greeting).await.err().expect("it is no client");
+        assert_eq!(refused.code(), tonic::Code::InvalidArgument, "{refused}");
+    }
     // Who does not number his jobs has them numbered.
     let plain = wire::NewJob { queue: "q".to_owned(), ..Default::default() };
     let request = wire::EnqueueRequest { jobs: vec![plain], ..Default::default() };
     let answer = server.client.enqueue(request).await.expect("accepted");
     let id: model::JobId = answer.jobs[0].id.parse().expect("an id");
     assert!(id.submission().is_some_and(|(client, _)| !client.is_awaited()), "{id}");
+    server.stop().await;
+}
+
+#[tokio::test]
+async fn a_job_that_cannot_be_taken_is_refused_and_the_others_are_taken() {
+    let durable = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+    let store = Paired::open(durable, Arc::new(SystemClock)).await.expect("both are empty");
+    let server = Server::start_on(NodeConfig::default(), store).await;
+    let set = wire::SetQueueRequest { name: "q".to_owned(), volatile: Some(true), ..Default::default() };
+    server.client.set_queue(set).await.expect("it has no jobs");
+    let client = client();
+    let mut submitting = Submitting::open(&server, client).await;
+    submitting.submit("q", [client.job(1)]).await;
+    let jobs = [(2, "q"), (3, "durable"), (4, "q"), (5, "no name")].map(|(sequence, queue)| wire::NewJob {
+        id: client.job(sequence).to_string(),
+        queue: queue.to_owned(),
+        ..Default::default()
+    });
+    submitting.say(wire::SubmitFrame { jobs: jobs.into(), ..Default::default() }).await;
+    let (mut frames, mut refused) = (0, Vec::new());
+    while frames < 2 {
+        let answer = submitting.answer().await;
+        frames += answer.frames;
+        refused.extend(answer.refusals);
+    }
+    let [durable, nameless] = &refused[..] else { panic!("{refused:?}") };
+    assert_eq!(durable.id, client.job(3).to_string());
+    assert!(durable.error.contains("queue durable is not volatile"), "{durable:?}");
+    assert_eq!(nameless.id, client.job(5).to_string());
+    for sequence in [1, 2, 4] {
+        let id = client.job(sequence).to_string();
+        let job = server.client.get(wire::GetJobRequest { id }).await.expect("it was taken");
+        assert_eq!(job.state, "available");
+    }
+    server.stop().await;
+}
+
+/// Nothing hangs on it, but a client that is told nothing for ever keeps everything for ever.
+#[tokio::test]
+async fn submissions_are_answered_though_nothing_ends() {
+    let server = start_first().await;
+    let client = client();
+    let mut submitting = Submitting::open(&server, client).await;
+    for sequence in [1, 2] {
+        submitting.submit("q", [client.job(sequence)]).await;
+        assert_eq!(submitting.answer().await, wire::SubmitAnswer { frames: 1, ..Default::default() });
+    }
+    // A client that says nothing more is left.
+    drop(submitting.frames);
+    assert_eq!(submitting.answers.message().await.expect("in good order"), None);
+    server.stop().await;
+}
+
+/// A client that comes back hears what it missed, unless it knows.
+#[tokio::test]
+async fn what_ended_while_nobody_listened_is_told_until_it_is_acknowledged() {
+    let server = start_first().await;
+    let client = client();
+    let mut worker = Survivor::join(&server, "w", 2).await;
+    let mut ended = Vec::new();
+    for sequence in [1, 2] {
+        submit(&server, client, sequence).await;
+        let job = worker.take().await;
+        assert_eq!(worker.report(&job).await.answer, "done");
+        ended.push(job.job);
+    }
+    let mut first = Submitting::open(&server, client).await;
+    let told = first.answer().await.ends.into_iter().map(|end| end.id);
+    assert_eq!(told.collect::<Vec<_>>(), ended);
+    let greeting = wire::SubmitFrame {
+        client: client.job(0).to_string(),
+        acknowledged: vec![ended[0].clone()],
+        ..Default::default()
+    };
+    let mut second = Submitting::greet(&server, greeting).await.expect("the stream opens");
+    assert_eq!(second.end().await.id, ended[1]);
     server.stop().await;
 }
 

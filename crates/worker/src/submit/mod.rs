@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `submissions` | which submissions to send, send again and acknowledge; plain computation |
 //! | `submitter`, `ticket` | what users hold |
-//! | `driver` | the three conversations with the server: submissions out, ends in, acknowledgements out |
+//! | `driver` | the conversation with the server: submissions and acknowledgements out, ends in |
 
 mod driver;
 mod submissions;

@@ -1,21 +1,23 @@
 //! What one client has submitted and not seen the end of. Plain computation: no clock, no connection.
 //!
-//! A life of the server is known by its generation, and generations are only ever compared for equality. A submission counts
-//! as accepted if the life that took it is the one known now; whoever names another life makes everything that has not ended
-//! due again. An answer of a life that was left meanwhile counts for nothing: what it took is due already. So a submission
-//! may be sent too often, which ids make harmless, but never too rarely.
+//! Everything is said over one stream at a time, in frames that the server answers in their order. A stream is with one life of
+//! the server, known by its generation, and generations are only ever compared for equality: whoever meets another life than
+//! before makes everything due again that has not ended. What was on its way when a stream broke is due again, too. So a
+//! submission may be sent too often, which ids make harmless, but never too rarely.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use model::{ClientId, Generation, JobId};
 use rpc::wire;
 
-/// Most jobs in one call.
-pub(super) const BATCH_JOBS_MAX: usize = 1_000;
-/// Bytes of payload after which a call is closed; a single job may be larger.
-pub(super) const BATCH_BYTES_MAX: usize = 2 << 20;
-/// Most ids in one acknowledgement.
-pub(super) const ACKS_MAX: usize = 5_000;
+/// Most jobs in one frame.
+pub(super) const FRAME_JOBS_MAX: usize = 1_000;
+/// Bytes of payload after which a frame is closed; a single job may be larger.
+pub(super) const FRAME_BYTES_MAX: usize = 2 << 20;
+/// Most acknowledgements in one frame.
+pub(super) const FRAME_ACKS_MAX: usize = 5_000;
+/// Frames on their way at most: what comes in meanwhile goes out together.
+pub(super) const FRAMES_MAX: usize = 4;
 
 /// The submissions of one client.
 #[derive(Debug)]
@@ -30,50 +32,38 @@ pub(super) struct Submissions {
     live: BTreeMap<u64, wire::NewJob>,
     /// Those of them that the present life of the server has not taken, and that are not on their way.
     due: BTreeSet<u64>,
-    /// Jobs in the next call at most: halved when a call is refused, until the one that is to blame is found.
-    batch_max: usize,
     /// Ended, and the server must be told that we know.
     ended: Vec<JobId>,
     /// The server remembers something that we know the end of, so it must be told how far we are.
     is_mark_due: bool,
-    /// Acknowledgements on their way.
-    acks_sent: usize,
+    /// Acknowledgements wait for no job to go with.
+    is_hurried: bool,
+    stream: StreamId,
+    /// The present stream was greeted.
+    is_greeted: bool,
+    /// Frames on their way over the present stream, oldest first.
+    sent: VecDeque<Sent>,
 }
 
-/// Some submissions on their way.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) jobs: Vec<wire::NewJob>,
-    /// The oldest submission that has not ended. Nobody waits for anything below it.
-    pub(super) lowest: JobId,
-    sent: Sent,
-}
+/// One of the streams of a client, which follow one another.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct StreamId(u64);
 
-/// Which submissions are on their way, and what was known when they were sent.
+/// What a frame on its way carries.
 #[derive(Debug)]
-pub(super) struct Sent {
+struct Sent {
     sequences: Vec<u64>,
-    generation: Option<Generation>,
+    acks: Vec<JobId>,
 }
 
-/// Some acknowledgements on their way.
-#[derive(Debug)]
-pub(super) struct Acks {
-    /// Those that have ended.
-    pub(super) ids: Vec<JobId>,
-    /// See [`Batch::lowest`].
-    pub(super) lowest: JobId,
-}
-
-/// What to make of a call that can never succeed as it was.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Refusal {
-    /// One of several jobs is to blame: smaller calls will show which.
-    Smaller,
-    /// This one. It is given up.
-    GivenUp(JobId),
-    /// The only one has ended meanwhile.
-    Ended,
+/// What is to be said next over a stream.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next {
+    Frame(wire::SubmitFrame),
+    /// Nothing, for now.
+    Nothing,
+    /// Nothing ever: there is a later stream.
+    Over,
 }
 
 impl Submissions {
@@ -86,10 +76,12 @@ impl Submissions {
             generation: None,
             live: BTreeMap::new(),
             due: BTreeSet::new(),
-            batch_max: BATCH_JOBS_MAX,
             ended: Vec::new(),
             is_mark_due: false,
-            acks_sent: 0,
+            is_hurried: false,
+            stream: StreamId::default(),
+            is_greeted: false,
+            sent: VecDeque::new(),
         }
     }
 
@@ -104,77 +96,62 @@ impl Submissions {
         id
     }
 
-    /// The oldest of those that are due, as many as fit a call.
-    pub(super) fn take_due(&mut self) -> Option<Batch> {
-        let lowest = self.lowest();
-        let (mut jobs, mut sequences, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while jobs.len() < self.batch_max
-            && let Some(sequence) = self.due.first().copied()
-        {
-            let job = &self.live[&sequence];
-            bytes += job.payload.len();
-            if bytes > BATCH_BYTES_MAX && !jobs.is_empty() {
-                break;
-            }
-            jobs.push(job.clone());
-            sequences.push(sequence);
-            self.due.pop_first();
+    /// Another stream begins. Nobody knows what became of that which was on its way over the last one.
+    pub(super) fn open(&mut self) -> StreamId {
+        for Sent { sequences, acks } in std::mem::take(&mut self.sent) {
+            self.due.extend(sequences.into_iter().filter(|sequence| self.live.contains_key(sequence)));
+            self.is_mark_due |= !acks.is_empty();
+            self.ended.extend(acks);
         }
-        let sent = Sent { sequences, generation: self.generation };
-        (!jobs.is_empty()).then_some(Batch { jobs, lowest, sent })
+        self.stream = StreamId(self.stream.0 + 1);
+        self.is_greeted = false;
+        self.stream
     }
 
-    /// This life of the server took what was sent; whether that is news about its life.
-    pub(super) fn accepted(&mut self, sent: Sent, by: Generation) -> bool {
-        self.batch_max = (self.batch_max * 2).min(BATCH_JOBS_MAX);
-        if self.generation.is_none() || self.generation == Some(by) {
-            self.generation = Some(by);
-            // Those that became due meanwhile, because this life was met elsewhere while it took them.
-            for sequence in sent.sequences {
-                self.due.remove(&sequence);
-            }
-            return false;
+    /// What to say next over this stream.
+    pub(super) fn next_frame(&mut self, stream: StreamId) -> Next {
+        if stream != self.stream {
+            return Next::Over;
         }
-        // Said by a life that has been left since: everything is due already.
-        let is_left = sent.generation == Some(by);
-        // Otherwise nobody knows which of the two lives is the later one. Everything is sent again, these too.
-        !is_left && self.meet(by)
-    }
-
-    /// Nobody knows whether it was taken.
-    pub(super) fn failed(&mut self, sent: Sent) {
-        self.due.extend(sent.sequences.into_iter().filter(|sequence| self.live.contains_key(sequence)));
-    }
-
-    /// It can never be taken as it is.
-    pub(super) fn refused(&mut self, sent: Sent) -> Refusal {
-        if let [sequence] = sent.sequences[..] {
-            return match self.give_up(sequence) {
-                true => Refusal::GivenUp(self.client.job(sequence)),
-                false => Refusal::Ended,
-            };
+        let has_acks = !self.ended.is_empty() || self.is_mark_due;
+        let is_due = !self.due.is_empty() || (has_acks && self.is_hurried) || !self.is_greeted;
+        if !is_due || self.sent.len() >= FRAMES_MAX {
+            return Next::Nothing;
         }
-        self.batch_max = sent.sequences.len() / 2;
-        self.failed(sent);
-        Refusal::Smaller
+        let lowest_unacknowledged = self.lowest().to_string();
+        let client = if self.is_greeted { String::new() } else { self.client.job(0).to_string() };
+        self.is_greeted = true;
+        let (jobs, sequences) = self.take_due();
+        let acks = self.take_acks();
+        let acknowledged = acks.iter().map(ToString::to_string).collect();
+        self.sent.push_back(Sent { sequences, acks });
+        Next::Frame(wire::SubmitFrame { client, jobs, acknowledged, lowest_unacknowledged })
     }
 
-    /// This life of the server answers; whether it is another one than before. Then everything that has not ended is due.
+    /// The present stream is with this life of the server; whether that is another one than before. Then everything is due that
+    /// has not ended and was not just sent there.
     pub(super) fn meet(&mut self, generation: Generation) -> bool {
         let before = self.generation.replace(generation);
         let is_another = before.is_some_and(|before| before != generation);
         if is_another {
             self.due.extend(self.live.keys());
+            for sequence in self.sent.iter().flat_map(|sent| &sent.sequences) {
+                self.due.remove(sequence);
+            }
         }
         is_another
     }
 
+    /// The server dealt with so many more frames; whether there is something to say that waited for that.
+    pub(super) fn answered(&mut self, frames: usize) -> bool {
+        let was_full = self.sent.len() >= FRAMES_MAX;
+        self.sent.drain(..frames.min(self.sent.len()));
+        was_full && !self.due.is_empty()
+    }
+
     /// The server says that this job has ended; whether we did not know. It is to be acknowledged then.
     pub(super) fn end(&mut self, id: JobId) -> bool {
-        let Some((client, sequence)) = id.submission() else { return false };
-        if client != self.client || sequence >= self.next {
-            return false;
-        }
+        let Some(sequence) = self.sequence(id) else { return false };
         let is_news = self.give_up(sequence);
         if is_news {
             self.ended.push(id);
@@ -184,65 +161,76 @@ impl Submissions {
         is_news
     }
 
-    /// What the server should be told that we know, as much as fits a call.
-    pub(super) fn take_acks(&mut self) -> Option<Acks> {
-        if self.ended.is_empty() && !self.is_mark_due {
-            return None;
-        }
-        self.is_mark_due = false;
-        let rest = self.ended.split_off(self.ended.len().min(ACKS_MAX));
-        let ids = std::mem::replace(&mut self.ended, rest);
-        self.acks_sent += ids.len();
-        Some(Acks { ids, lowest: self.lowest() })
+    /// The server will never take this job; whether we still wanted it.
+    pub(super) fn refused(&mut self, id: JobId) -> bool {
+        self.sequence(id).is_some_and(|sequence| self.give_up(sequence))
     }
 
-    /// The server knows. How many submissions there is room for now that there was none for before.
-    pub(super) fn acknowledged(&mut self, acks: &Acks) -> usize {
-        self.acks_sent -= acks.ids.len();
-        acks.ids.len()
+    /// Acknowledgements wait no longer for a job to go with; whether there are any.
+    pub(super) fn hurry(&mut self) -> bool {
+        self.is_hurried = self.has_acks();
+        self.is_hurried
     }
 
-    /// Nobody knows whether the server knows.
-    pub(super) fn acks_failed(&mut self, acks: Acks) {
-        self.acks_sent -= acks.ids.len();
-        self.ended.extend(acks.ids);
-        self.is_mark_due = true;
+    /// Whether there are acknowledgements that wait for a job to go with.
+    pub(super) fn has_acks(&self) -> bool {
+        !self.ended.is_empty() || self.is_mark_due
     }
 
-    /// The life of the server that answered last.
-    pub(super) fn generation(&self) -> Option<Generation> {
-        self.generation
+    /// Whether there are as many of them as a frame takes.
+    pub(super) fn has_many_acks(&self) -> bool {
+        self.ended.len() >= FRAME_ACKS_MAX
     }
 
     /// Whether another submission may be made.
     pub(super) fn has_room(&self) -> bool {
-        self.live.len() + self.ended.len() + self.acks_sent < self.in_flight_max
+        self.live.len() < self.in_flight_max
     }
 
     /// Whether everything has ended, and the server knows that we know.
     pub(super) fn is_idle(&self) -> bool {
-        self.live.is_empty() && self.ended.is_empty() && self.acks_sent == 0
+        self.live.is_empty() && self.ended.is_empty() && self.sent.iter().all(|sent| sent.acks.is_empty())
     }
 
-    /// Any id of this client.
-    pub(super) fn any_id(&self) -> JobId {
-        self.client.job(0)
+    /// The oldest of those that are due, as many as fit a frame.
+    fn take_due(&mut self) -> (Vec<wire::NewJob>, Vec<u64>) {
+        let (mut jobs, mut sequences, mut bytes) = (Vec::new(), Vec::new(), 0);
+        while jobs.len() < FRAME_JOBS_MAX
+            && let Some(sequence) = self.due.first().copied()
+        {
+            let job = &self.live[&sequence];
+            bytes += job.payload.len();
+            if bytes > FRAME_BYTES_MAX && !jobs.is_empty() {
+                break;
+            }
+            jobs.push(job.clone());
+            sequences.push(sequence);
+            self.due.pop_first();
+        }
+        (jobs, sequences)
     }
 
-    /// The oldest submission that has not ended, or else the next one.
+    /// What the server should be told that we know, as much as fits a frame.
+    fn take_acks(&mut self) -> Vec<JobId> {
+        let rest = self.ended.split_off(self.ended.len().min(FRAME_ACKS_MAX));
+        self.is_mark_due = false;
+        self.is_hurried &= !rest.is_empty();
+        std::mem::replace(&mut self.ended, rest)
+    }
+
+    /// The oldest submission that has not ended, or else the next one. Nobody waits for anything below it.
     fn lowest(&self) -> JobId {
         self.client.job(self.live.keys().next().copied().unwrap_or(self.next))
+    }
+
+    /// The number of a submission of ours.
+    fn sequence(&self, id: JobId) -> Option<u64> {
+        let (client, sequence) = id.submission()?;
+        (client == self.client && sequence < self.next).then_some(sequence)
     }
 
     fn give_up(&mut self, sequence: u64) -> bool {
         self.due.remove(&sequence);
         self.live.remove(&sequence).is_some()
-    }
-}
-
-impl Batch {
-    /// The jobs and the mark to send, and what to say when that has been answered.
-    pub(super) fn into_parts(self) -> (Vec<wire::NewJob>, JobId, Sent) {
-        (self.jobs, self.lowest, self.sent)
     }
 }

@@ -15,7 +15,7 @@ use super::ticket::{Caller, End, Ticket};
 use crate::client::{Client, MESSAGE_BYTES_MAX};
 use crate::error::ClientError;
 
-/// Submissions that have not ended, or whose end is not acknowledged, at a time.
+/// Submissions that have not ended, at a time.
 const IN_FLIGHT_DEFAULT: usize = 10_000;
 /// What a message needs beside a payload.
 const MESSAGE_BYTES_SPARE: usize = 64 << 10;
@@ -48,14 +48,8 @@ pub(super) struct Shared {
     book: Mutex<Book>,
     /// One for each submission that may be made; closed with the submitter.
     room: Semaphore,
-    /// Something is due.
+    /// Something is to be said.
     pub(super) due: Notify,
-    /// The conversation about ends may be with a life of the server that is over.
-    pub(super) restart: Notify,
-    /// A life of the server answers; whoever pauses need not.
-    pub(super) met: Notify,
-    /// Something is to be acknowledged.
-    pub(super) acks: Notify,
     /// Fires when it is closed and everything has ended.
     pub(super) done: CancellationToken,
 }
@@ -93,9 +87,6 @@ impl Submitter {
             book: Mutex::new(Book { submissions, callers: HashMap::new(), is_closed: false }),
             room: Semaphore::new(options.in_flight_max),
             due: Notify::new(),
-            restart: Notify::new(),
-            met: Notify::new(),
-            acks: Notify::new(),
             done: CancellationToken::new(),
         });
         driver::spawn(&shared);
@@ -143,9 +134,17 @@ impl Shared {
         self.rest();
     }
 
+    /// Acknowledgements wait no longer.
+    pub(super) fn hurry(&self) {
+        if self.book().submissions.hurry() {
+            self.due.notify_one();
+        }
+    }
+
     fn close(&self) {
         self.book().is_closed = true;
         self.room.close();
+        self.hurry();
         self.rest();
     }
 
@@ -168,15 +167,31 @@ impl Book {
         Ok(id)
     }
 
-    /// A job has ended: its caller is told, once.
-    pub(super) fn end(&mut self, end: End) {
-        if self.submissions.end(end.id) {
+    /// A job has ended: its caller is told, once. Whether that is news.
+    pub(super) fn end(&mut self, end: End) -> bool {
+        let is_news = self.submissions.end(end.id);
+        if is_news {
             self.tell(end.id, Ok(end));
         }
+        is_news
+    }
+
+    /// The server will never take this job: its caller is told. Whether we still wanted it.
+    pub(super) fn refuse(&mut self, id: JobId, why: ApiError) -> bool {
+        let is_wanted = self.submissions.refused(id);
+        if is_wanted {
+            self.tell(id, Err(why.into()));
+        }
+        is_wanted
+    }
+
+    /// Whether acknowledgements must not wait for jobs to go with: there are many, or no more jobs come.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.submissions.has_many_acks() || (self.is_closed && self.submissions.has_acks())
     }
 
     /// How it went. A caller that dropped its ticket does not want to know.
-    pub(super) fn tell(&mut self, id: JobId, end: Result<End, ClientError>) {
+    fn tell(&mut self, id: JobId, end: Result<End, ClientError>) {
         if let Some(caller) = self.callers.remove(&id) {
             let _ = caller.send(end);
         }

@@ -1,39 +1,30 @@
-//! A server of volatile jobs that does exactly what a test tells it: every call is handed to the test, which answers it.
+//! A server of volatile jobs that does exactly what a test tells it: every stream is handed to the test, which answers it.
 
 use std::net::SocketAddr;
 
 use rpc::wire;
 use rpc::wire::jobs_server::{Jobs, JobsServer};
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_stream::Empty;
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response, Status, Streaming};
 
 use crate::support::patiently;
 
 /// A listening server.
 pub(crate) struct Desk {
     pub(crate) url: String,
-    enqueues: mpsc::Receiver<Call<wire::EnqueueRequest, wire::EnqueueResponse>>,
-    acks: mpsc::Receiver<Call<wire::AcknowledgeRequest, wire::AcknowledgeResponse>>,
-    ends: mpsc::Receiver<(wire::EndsRequest, Outbound)>,
+    talks: mpsc::Receiver<Talk>,
     server: JoinHandle<()>,
 }
 
-/// A call that waits for its answer.
-pub(crate) struct Call<Q, A> {
-    pub(crate) request: Q,
-    answer: oneshot::Sender<Result<A, Status>>,
+/// One stream of a client; dropped, it is over.
+pub(crate) struct Talk {
+    frames: Streaming<wire::SubmitFrame>,
+    answers: mpsc::Sender<Result<wire::SubmitAnswer, Status>>,
 }
-
-/// A stream of ends; dropped, it is over.
-pub(crate) struct EndsStream {
-    outbound: Outbound,
-}
-
-type Outbound = mpsc::Sender<Result<wire::EndsFrame, Status>>;
 
 impl Desk {
     pub(crate) async fn start() -> Self {
@@ -43,53 +34,37 @@ impl Desk {
     pub(crate) async fn start_on(address: SocketAddr) -> Self {
         let listener = TcpListener::bind(address).await.expect("loopback can be bound");
         let url = format!("http://{}", listener.local_addr().expect("a bound socket has an address"));
-        let (enqueues_in, enqueues) = mpsc::channel(8);
-        let (acks_in, acks) = mpsc::channel(8);
-        let (ends_in, ends) = mpsc::channel(8);
-        let clerk = Clerk { enqueues: enqueues_in, acks: acks_in, ends: ends_in };
+        let (talks_in, talks) = mpsc::channel(8);
         let server = tokio::spawn(async move {
             tonic::transport::Server::builder()
-                .add_service(JobsServer::new(clerk))
+                .add_service(JobsServer::new(Clerk { talks: talks_in }))
                 .serve_with_incoming(TcpListenerStream::new(listener))
                 .await
                 .expect("the server runs until it is dropped");
         });
-        Desk { url, enqueues, acks, ends, server }
+        Desk { url, talks, server }
     }
 
-    /// The next enqueue, not answered yet.
-    pub(crate) async fn enqueue(&mut self) -> Call<wire::EnqueueRequest, wire::EnqueueResponse> {
-        patiently("an enqueue", self.enqueues.recv()).await.expect("the server is running")
+    /// The next stream, told that this life of the server answers; it has said who it is, and nothing else.
+    pub(crate) async fn talk(&mut self, generation: u64) -> Talk {
+        let (talk, greeting) = self.talk_with(generation).await;
+        assert_eq!((greeting.jobs.len(), greeting.acknowledged.len()), (0, 0), "{greeting:?}");
+        talk
     }
 
-    /// Takes enqueues as this life of the server until it has so many jobs; their ids, in the order in which they came.
-    pub(crate) async fn take(&mut self, jobs: usize, generation: u64) -> Vec<String> {
-        let mut ids = Vec::new();
-        while ids.len() < jobs {
-            let call = self.enqueue().await;
-            ids.extend(call.ids());
-            call.take(generation);
-        }
-        ids
+    /// The next stream, not answered yet, and what it said first.
+    pub(crate) async fn untold_talk(&mut self) -> (Talk, wire::SubmitFrame) {
+        let mut talk = patiently("a stream", self.talks.recv()).await.expect("the server is running");
+        let greeting = talk.frame().await;
+        assert!(!greeting.client.is_empty(), "{greeting:?}");
+        (talk, greeting)
     }
 
-    /// The next acknowledgement, not answered yet.
-    pub(crate) async fn ack(&mut self) -> Call<wire::AcknowledgeRequest, wire::AcknowledgeResponse> {
-        patiently("an acknowledgement", self.acks.recv()).await.expect("the server is running")
-    }
-
-    /// Whether an acknowledgement waits.
-    pub(crate) fn has_ack(&self) -> bool {
-        !self.acks.is_empty()
-    }
-
-    /// The next stream of ends, told that this life of the server answers.
-    pub(crate) async fn ends(&mut self, generation: u64) -> EndsStream {
-        let (_, outbound) =
-            patiently("a stream of ends", self.ends.recv()).await.expect("the server is running");
-        let stream = EndsStream { outbound };
-        stream.send(wire::EndsFrame { generation, ends: Vec::new() }).await;
-        stream
+    /// The same, told that this life of the server answers and has dealt with what it said.
+    pub(crate) async fn talk_with(&mut self, generation: u64) -> (Talk, wire::SubmitFrame) {
+        let (talk, greeting) = self.untold_talk().await;
+        talk.answer(wire::SubmitAnswer { generation, frames: 1, ..Default::default() }).await;
+        (talk, greeting)
     }
 }
 
@@ -99,28 +74,34 @@ impl Drop for Desk {
     }
 }
 
-impl<Q, A> Call<Q, A> {
-    /// Answers it.
-    pub(crate) fn answer(self, answer: Result<A, Status>) {
-        // Whoever asked may be gone.
-        let _ = self.answer.send(answer);
-    }
-}
-
-impl Call<wire::EnqueueRequest, wire::EnqueueResponse> {
-    /// What is submitted.
-    pub(crate) fn ids(&self) -> Vec<String> {
-        self.request.jobs.iter().map(|job| job.id.clone()).collect()
+impl Talk {
+    /// The next frame, not answered yet.
+    pub(crate) async fn frame(&mut self) -> wire::SubmitFrame {
+        let frame = patiently("a frame", self.frames.message()).await.expect("the stream did not break");
+        frame.expect("the stream goes on")
     }
 
-    /// All of it is taken, by this life of the server.
-    pub(crate) fn take(self, generation: u64) {
-        let jobs = self.ids().into_iter().map(|id| wire::Enqueued { id, duplicate: false }).collect();
-        self.answer(Ok(wire::EnqueueResponse { jobs, generation, ..Default::default() }));
+    /// Takes frames until they brought so many jobs; their ids, in the order in which they came.
+    pub(crate) async fn take(&mut self, jobs: usize) -> Vec<String> {
+        let mut ids = Vec::new();
+        while ids.len() < jobs {
+            ids.extend(submitted(&self.frame().await));
+            self.done().await;
+        }
+        ids
     }
-}
 
-impl EndsStream {
+    /// One more frame was dealt with.
+    pub(crate) async fn done(&self) {
+        self.answer(wire::SubmitAnswer { frames: 1, ..Default::default() }).await;
+    }
+
+    /// One more frame was dealt with, but this job of it is refused.
+    pub(crate) async fn refuse(&self, id: &str, error: &str) {
+        let refusals = vec![wire::Refusal { id: id.to_owned(), error: error.to_owned() }];
+        self.answer(wire::SubmitAnswer { frames: 1, refusals, ..Default::default() }).await;
+    }
+
     /// These jobs have completed, each with its id as its result.
     pub(crate) async fn complete(&self, ids: &[impl AsRef<str>]) {
         let end = |id: &str| wire::End {
@@ -130,66 +111,55 @@ impl EndsStream {
             attempt: 1,
             ..Default::default()
         };
-        self.send(wire::EndsFrame {
-            ends: ids.iter().map(|id| end(id.as_ref())).collect(),
-            ..Default::default()
-        })
-        .await;
+        let ends = ids.iter().map(|id| end(id.as_ref())).collect();
+        self.answer(wire::SubmitAnswer { ends, ..Default::default() }).await;
     }
 
-    async fn send(&self, frame: wire::EndsFrame) {
-        self.outbound.send(Ok(frame)).await.expect("the client listens");
+    async fn answer(&self, answer: wire::SubmitAnswer) {
+        self.answers.send(Ok(answer)).await.expect("the client listens");
+    }
+
+    /// Ends the stream with an error.
+    pub(crate) async fn fail(self, status: Status) {
+        self.answers.send(Err(status)).await.expect("the client listens");
     }
 
     /// Returns when the client does not listen any more.
     pub(crate) async fn hung_up(self) {
-        patiently("the end of a stream of ends", self.outbound.closed()).await;
+        patiently("the end of a stream", self.answers.closed()).await;
     }
+}
+
+/// The jobs that a frame submits.
+pub(crate) fn submitted(frame: &wire::SubmitFrame) -> Vec<String> {
+    frame.jobs.iter().map(|job| job.id.clone()).collect()
 }
 
 /// Hands everything to the test.
 struct Clerk {
-    enqueues: mpsc::Sender<Call<wire::EnqueueRequest, wire::EnqueueResponse>>,
-    acks: mpsc::Sender<Call<wire::AcknowledgeRequest, wire::AcknowledgeResponse>>,
-    ends: mpsc::Sender<(wire::EndsRequest, Outbound)>,
-}
-
-fn over<T>(_: T) -> Status {
-    Status::unavailable("the test is over")
-}
-
-async fn hand_over<Q, A>(
-    calls: &mpsc::Sender<Call<Q, A>>,
-    request: Request<Q>,
-) -> Result<Response<A>, Status> {
-    let (answer, answered) = oneshot::channel();
-    calls.send(Call { request: request.into_inner(), answer }).await.map_err(over)?;
-    answered.await.map_err(over)?.map(Response::new)
+    talks: mpsc::Sender<Talk>,
 }
 
 #[tonic::async_trait]
 impl Jobs for Clerk {
     type WatchStream = Empty<Result<wire::JobEvent, Status>>;
-    type EndsStream = ReceiverStream<Result<wire::EndsFrame, Status>>;
+    type SubmitStream = ReceiverStream<Result<wire::SubmitAnswer, Status>>;
+
+    async fn submit(
+        &self,
+        request: Request<Streaming<wire::SubmitFrame>>,
+    ) -> Result<Response<Self::SubmitStream>, Status> {
+        let (answers, outgoing) = mpsc::channel(8);
+        let talk = Talk { frames: request.into_inner(), answers };
+        self.talks.send(talk).await.map_err(|_| Status::unavailable("the test is over"))?;
+        Ok(Response::new(ReceiverStream::new(outgoing)))
+    }
 
     async fn enqueue(
         &self,
-        request: Request<wire::EnqueueRequest>,
+        _: Request<wire::EnqueueRequest>,
     ) -> Result<Response<wire::EnqueueResponse>, Status> {
-        hand_over(&self.enqueues, request).await
-    }
-
-    async fn acknowledge(
-        &self,
-        request: Request<wire::AcknowledgeRequest>,
-    ) -> Result<Response<wire::AcknowledgeResponse>, Status> {
-        hand_over(&self.acks, request).await
-    }
-
-    async fn ends(&self, request: Request<wire::EndsRequest>) -> Result<Response<Self::EndsStream>, Status> {
-        let (outbound, frames) = mpsc::channel(8);
-        self.ends.send((request.into_inner(), outbound)).await.map_err(over)?;
-        Ok(Response::new(ReceiverStream::new(frames)))
+        Err(Status::unimplemented("scripted"))
     }
 
     async fn get(&self, _: Request<wire::GetJobRequest>) -> Result<Response<wire::Job>, Status> {

@@ -3,10 +3,9 @@
 use futures_util::FutureExt;
 use model::{ErrorKind, JobId};
 use rpc::{ApiError, wire};
-use tonic::Status;
 use worker::{Client, ClientError, End, SubmitOptions, Submitter, Ticket};
 
-use crate::desk::Desk;
+use crate::desk::{Desk, submitted};
 use crate::support::patiently;
 
 fn submitter(url: &str) -> Submitter {
@@ -29,7 +28,7 @@ async fn end_of(ticket: Ticket) -> End {
     patiently("an end", ticket).await.expect("the job ended")
 }
 
-/// Completed, as [`crate::desk::EndsStream::complete`] says it.
+/// Completed, as [`crate::desk::Talk::complete`] says it.
 async fn assert_completed(ticket: Ticket) {
     let id = ticket.id();
     let end = end_of(ticket).await;
@@ -47,105 +46,110 @@ fn after(id: &str) -> String {
 async fn a_job_is_submitted_ends_and_is_acknowledged() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let ticket = submit(&submitter).await;
-    let call = desk.enqueue().await;
-    let ids = call.ids();
+    let frame = talk.frame().await;
+    let ids = submitted(&frame);
     assert_eq!(ids, [ticket.id().to_string()]);
     assert!(ticket.id().is_volatile() && ticket.id().submission().unwrap().0.is_awaited());
-    assert_eq!((&call.request.lowest_unacknowledged, call.request.request_id.as_str()), (&ids[0], ""));
-    call.take(1);
-    ends.complete(&ids).await;
+    assert_eq!(frame.lowest_unacknowledged, ids[0]);
+    talk.done().await;
+    talk.complete(&ids).await;
     assert_completed(ticket).await;
-    let ack = desk.ack().await;
-    assert_eq!((&ack.request.ids, &ack.request.lowest_unacknowledged), (&ids, &after(&ids[0])));
-    let closing = tokio::spawn(async move { submitter.close().await });
-    ack.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
-    patiently("the close", closing).await.unwrap();
+    let ack = talk.frame().await;
+    assert_eq!((&ack.acknowledged, &ack.lowest_unacknowledged), (&ids, &after(&ids[0])));
+    let mut closing = Box::pin(submitter.close());
+    assert!((&mut closing).now_or_never().is_none(), "the server may not know yet");
+    talk.done().await;
+    patiently("the close", closing).await;
+    talk.hung_up().await;
 }
 
 #[tokio::test]
 async fn what_has_not_ended_is_submitted_again_under_the_same_ids_to_another_life() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let mut tickets = Vec::new();
     for _ in 0..4 {
         tickets.push(submit(&submitter).await);
     }
-    let ids = desk.take(4, 1).await;
+    let ids = talk.take(4).await;
     assert_eq!(ids, tickets.iter().map(|ticket| ticket.id().to_string()).collect::<Vec<_>>());
-    ends.complete(&ids[..1]).await;
+    talk.complete(&ids[..1]).await;
     assert_completed(tickets.remove(0)).await;
-    let ack = desk.ack().await;
-    ack.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
+    assert_eq!(talk.frame().await.acknowledged, ids[..1]);
+    talk.done().await;
 
-    drop(ends);
-    let ends = desk.ends(2).await;
-    let again = desk.enqueue().await;
-    assert_eq!(again.ids(), ids[1..], "under the same ids, without the one that has ended");
-    assert_eq!(again.request.lowest_unacknowledged, ids[1]);
-    again.take(2);
+    drop(talk);
+    let mut talk = desk.talk(2).await;
+    let again = talk.frame().await;
+    assert_eq!(submitted(&again), ids[1..], "under the same ids, without the one that has ended");
+    assert_eq!(again.lowest_unacknowledged, ids[1]);
+    talk.done().await;
     // One was told of by the life before, too: it ended once.
-    ends.complete(&ids).await;
+    talk.complete(&ids).await;
     for ticket in tickets {
         assert_completed(ticket).await;
     }
-    let ack = desk.ack().await;
-    assert_eq!(
-        (&ack.request.ids[..], ack.request.lowest_unacknowledged.as_str()),
-        (&ids[1..], &*after(&ids[3]))
-    );
+    let ack = talk.frame().await;
+    assert_eq!((&ack.acknowledged[..], &ack.lowest_unacknowledged), (&ids[1..], &after(&ids[3])));
 }
 
 #[tokio::test]
 async fn the_same_life_gets_nothing_twice() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let first = submit(&submitter).await;
-    desk.take(1, 1).await;
-    drop(ends);
-    // The connection broke, the server did not.
-    let ends = desk.ends(1).await;
+    talk.take(1).await;
+    // An answer that comes later than this one says that the client has read this one.
     let second = submit(&submitter).await;
-    assert_eq!(desk.enqueue().await.ids(), [second.id().to_string()]);
-    ends.complete(&[first.id().to_string()]).await;
-    assert_completed(first).await;
-}
-
-#[tokio::test]
-async fn another_life_that_answers_an_enqueue_is_noticed_before_the_stream_of_ends_breaks() {
-    let mut desk = Desk::start().await;
-    let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
-    let first = submit(&submitter).await;
-    desk.take(1, 1).await;
-    let second = submit(&submitter).await;
-    desk.take(1, 2).await;
-    ends.hung_up().await;
-    let ends = desk.ends(2).await;
-    let ids = [first.id().to_string(), second.id().to_string()];
-    assert_eq!(desk.take(2, 2).await, ids);
-    ends.complete(&ids).await;
-    assert_completed(first).await;
+    talk.take(1).await;
+    talk.complete(&[second.id().to_string()]).await;
     assert_completed(second).await;
+    talk.frame().await;
+    talk.done().await;
+    drop(talk);
+    // The connection broke, the server did not.
+    let (mut talk, greeting) = desk.talk_with(1).await;
+    assert_eq!(submitted(&greeting).len(), 0);
+    let third = submit(&submitter).await;
+    assert_eq!(talk.take(1).await, [third.id().to_string()]);
+    talk.complete(&[first.id().to_string()]).await;
+    assert_completed(first).await;
 }
 
 #[tokio::test]
-async fn an_end_that_nobody_waits_for_is_acknowledged_and_a_lost_acknowledgement_sent_again() {
+async fn what_was_not_answered_is_said_again() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
+    let ticket = submit(&submitter).await;
+    let ids = vec![ticket.id().to_string()];
+    assert_eq!(submitted(&talk.frame().await), ids);
+    drop(talk);
+    let (mut talk, again) = desk.talk_with(1).await;
+    assert_eq!(submitted(&again), ids);
+    talk.complete(&ids).await;
+    assert_completed(ticket).await;
+    assert_eq!(talk.frame().await.acknowledged, ids);
+    drop(talk);
+    let (_talk, again) = desk.talk_with(1).await;
+    assert_eq!(again.acknowledged, ids, "nobody knows whether the server knows");
+    patiently("the close", submitter.close()).await;
+}
+
+#[tokio::test]
+async fn an_end_that_nobody_waits_for_is_acknowledged() {
+    let mut desk = Desk::start().await;
+    let submitter = submitter(&desk.url);
+    let mut talk = desk.talk(1).await;
     drop(submit(&submitter).await);
-    let ids = desk.take(1, 1).await;
-    ends.complete(&ids).await;
-    let ack = desk.ack().await;
-    assert_eq!(ack.request.ids, ids);
-    ack.answer(Err(Status::unavailable("not now")));
-    let again = desk.ack().await;
-    assert_eq!(again.request.ids, ids);
-    again.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
+    let ids = talk.take(1).await;
+    talk.complete(&ids).await;
+    assert_eq!(talk.frame().await.acknowledged, ids);
+    talk.done().await;
     patiently("the close", submitter.close()).await;
 }
 
@@ -153,46 +157,32 @@ async fn an_end_that_nobody_waits_for_is_acknowledged_and_a_lost_acknowledgement
 async fn the_server_is_told_again_how_far_we_are_when_it_repeats_an_end() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let ticket = submit(&submitter).await;
-    let ids = desk.take(1, 1).await;
-    ends.complete(&ids).await;
+    let ids = talk.take(1).await;
+    talk.complete(&ids).await;
     assert_completed(ticket).await;
-    desk.ack().await.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
-    assert!(!desk.has_ack());
-    ends.complete(&ids).await;
-    let again = desk.ack().await;
-    assert_eq!((again.request.ids.len(), again.request.lowest_unacknowledged), (0, after(&ids[0])));
+    talk.frame().await;
+    talk.done().await;
+    talk.complete(&ids).await;
+    let again = talk.frame().await;
+    assert_eq!((again.acknowledged.len(), again.lowest_unacknowledged), (0, after(&ids[0])));
 }
 
 #[tokio::test]
 async fn what_can_never_succeed_ends_its_ticket_and_no_other() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
-    // Held back until all of them are due, so that they come in one call.
-    let head = submit(&submitter).await;
-    let held_back = desk.enqueue().await;
-    let durable = wire::NewJob { queue: "durable".to_owned(), ..job() };
-    let bad = submitter.submit(durable).await.unwrap();
+    let mut talk = desk.talk(1).await;
     let good = submit(&submitter).await;
-    held_back.take(1);
-    let mut taken = Vec::new();
-    while taken.is_empty() {
-        let call = desk.enqueue().await;
-        if call.request.jobs.iter().any(|job| job.queue == "durable") {
-            call.answer(Err(ApiError::invalid("queue durable is not volatile").into()));
-        } else {
-            taken = call.ids();
-            call.take(1);
-        }
-    }
-    assert_eq!(taken, [good.id().to_string()]);
+    let ids = talk.take(1).await;
+    let bad = submit(&submitter).await;
+    talk.frame().await;
+    talk.refuse(&bad.id().to_string(), "queue durable is not volatile").await;
     let error = patiently("the refusal", bad).await.unwrap_err();
     let ClientError::Api(error) = error else { panic!("not an answer: {error}") };
     assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Invalid, "queue durable is not volatile"));
-    ends.complete(&[head.id().to_string(), good.id().to_string()]).await;
-    assert_completed(head).await;
+    talk.complete(&ids).await;
     assert_completed(good).await;
 }
 
@@ -200,32 +190,32 @@ async fn what_can_never_succeed_ends_its_ticket_and_no_other() {
 async fn a_server_that_cannot_do_it_now_is_asked_again() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let _ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let ticket = submit(&submitter).await;
+    let ids = [ticket.id().to_string()];
+    assert_eq!(submitted(&talk.frame().await), ids);
     for error in [ErrorKind::Unavailable, ErrorKind::Throttled, ErrorKind::Internal] {
-        let call = desk.enqueue().await;
-        assert_eq!(call.ids(), [ticket.id().to_string()]);
-        call.answer(Err(ApiError::new(error, "not now").into()));
+        talk.fail(ApiError::new(error, "not now").into()).await;
+        let again = desk.untold_talk().await;
+        assert_eq!(submitted(&again.1), ids);
+        talk = again.0;
     }
-    assert_eq!(desk.take(1, 1).await, [ticket.id().to_string()]);
 }
 
 #[tokio::test]
 async fn submitting_waits_while_too_many_are_in_flight() {
     let mut desk = Desk::start().await;
     let submitter = bounded(&desk.url, SubmitOptions::default().in_flight_max(1));
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let first = submit(&submitter).await;
     let mut second = Box::pin(submitter.submit(job()));
     assert!((&mut second).now_or_never().is_none(), "the first one is in flight");
-    let ids = desk.take(1, 1).await;
-    ends.complete(&ids).await;
+    let ids = talk.take(1).await;
+    assert!((&mut second).now_or_never().is_none(), "it has not ended");
+    talk.complete(&ids).await;
     assert_completed(first).await;
-    let ack = desk.ack().await;
-    assert!((&mut second).now_or_never().is_none(), "its end is not acknowledged yet");
-    ack.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
     let second = patiently("room", second).await.unwrap();
-    assert_eq!(desk.take(1, 1).await, [second.id().to_string()]);
+    assert_eq!(talk.take(1).await, [second.id().to_string()]);
 }
 
 #[tokio::test]
@@ -235,9 +225,8 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
     let submitter = submitter(&format!("http://{address}"));
     let ticket = submit(&submitter).await;
     let mut desk = Desk::start_on(address).await;
-    let ids = desk.take(1, 1).await;
-    let ends = desk.ends(1).await;
-    ends.complete(&ids).await;
+    let (talk, greeting) = desk.talk_with(1).await;
+    talk.complete(&submitted(&greeting)).await;
     assert_completed(ticket).await;
 }
 
@@ -245,34 +234,35 @@ async fn a_server_that_is_not_there_yet_is_waited_for() {
 async fn a_closed_submitter_takes_no_more_and_waits_for_what_it_has() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let ticket = submit(&submitter).await;
-    let ids = desk.take(1, 1).await;
+    let ids = talk.take(1).await;
     let mut closing = Box::pin(submitter.close());
     assert!((&mut closing).now_or_never().is_none());
     let refusal = submitter.submit(job()).await.unwrap_err();
     assert_eq!(refusal.to_string(), "the submitter is closed");
-    ends.complete(&ids).await;
+    talk.complete(&ids).await;
     assert_completed(ticket).await;
-    let ack = desk.ack().await;
+    assert_eq!(talk.frame().await.acknowledged, ids);
     assert!((&mut closing).now_or_never().is_none(), "not acknowledged yet");
-    ack.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
+    talk.done().await;
     patiently("the close", closing).await;
-    ends.hung_up().await;
+    talk.hung_up().await;
 }
 
 #[tokio::test]
 async fn tickets_outlive_the_submitter_that_gave_them() {
     let mut desk = Desk::start().await;
     let submitter = submitter(&desk.url);
-    let ends = desk.ends(1).await;
+    let mut talk = desk.talk(1).await;
     let ticket = submit(&submitter).await;
     drop(submitter);
-    let ids = desk.take(1, 1).await;
-    ends.complete(&ids).await;
+    let ids = talk.take(1).await;
+    talk.complete(&ids).await;
     assert_completed(ticket).await;
-    desk.ack().await.answer(Ok(wire::AcknowledgeResponse { generation: 1 }));
-    ends.hung_up().await;
+    assert_eq!(talk.frame().await.acknowledged, ids);
+    talk.done().await;
+    talk.hung_up().await;
 }
 
 #[tokio::test]
