@@ -163,7 +163,9 @@ impl Api {
                 if job.state.is_terminal() {
                     self.ends.tell(&job);
                 }
-                self.watchers.tell(self.event_of(job));
+                if self.watchers.is_someone() {
+                    self.watchers.tell(self.event_of(job));
+                }
             }
         }
     }
