@@ -18,16 +18,13 @@ use tokio::sync::mpsc;
 use tonic::Status;
 use tracing::{debug, info, warn};
 
-use crate::api::{Answer, Api, renewal_answers};
+use crate::api::{ANSWER_WAIT, Answer, Api, renewal_answers};
 use crate::event::{Event, Reply, RollEvent};
 use crate::sessions::{FRAMES_MAX, Session};
 
 /// Entries and bytes of frames kept at most while the store is busy; then the worker is held back by flow control.
 const GATHER_ENTRIES_MAX: usize = 10_000;
 const GATHER_BYTES_MAX: usize = 16 << 20;
-
-/// How long the answer to a report waits for a frame to go with. Nothing hangs on it: the worker keeps its report meanwhile.
-const ANSWER_WAIT: Duration = Duration::from_millis(10);
 
 /// Pauses between tries while the store is in trouble.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -41,16 +38,7 @@ pub(crate) async fn open<S>(api: Arc<Api>, mut frames: S) -> Answer<Outbox>
 where
     S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin + 'static,
 {
-    if api.closing.is_cancelled() {
-        return Err(ApiError::new(
-            ErrorKind::Unavailable,
-            "the server is going away; connect again in a moment",
-        ));
-    }
-    let first = match frames.next().await {
-        Some(frame) => frame?,
-        None => return Err(ApiError::invalid("the stream ended before its first frame")),
-    };
+    let first = api.first_frame(&mut frames).await?;
     let hello = first
         .hello
         .clone()

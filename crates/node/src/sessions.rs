@@ -397,17 +397,22 @@ mod tests {
         assert_eq!((sessions.workers_for(&queue, false), sessions.count()), (0, 0));
     }
 
+    /// A session, and what is sent over it.
+    fn session() -> (Arc<Session>, impl FnMut() -> Option<ServerFrame>) {
+        let (frames, mut outbox) = mpsc::channel(9);
+        let worker = WorkerKey::new("w").unwrap();
+        let sessions = Sessions::new(Gauge::default());
+        let session = sessions.open(worker, Nonce::new(1), Profile::default(), frames);
+        (session, move || outbox.try_recv().ok().map(|frame| frame.unwrap()))
+    }
+
     fn answers(jobs: std::ops::Range<usize>) -> Vec<ReportAnswer> {
         jobs.map(|job| ReportAnswer { job: job.to_string(), ..Default::default() }).collect()
     }
 
     #[tokio::test]
     async fn answers_wait_for_the_next_frame_and_go_out_without_one() {
-        let sessions = Sessions::new(Gauge::default());
-        let (frames, mut outbox) = mpsc::channel(9);
-        let worker = WorkerKey::new("w").unwrap();
-        let session = sessions.open(worker, Nonce::new(1), Profile::default(), frames);
-        let mut sent = || outbox.try_recv().ok().map(|frame| frame.unwrap());
+        let (session, mut sent) = session();
 
         assert!(session.flush().await.is_ok());
         assert_eq!(sent(), None, "nothing waits");
@@ -432,11 +437,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_may_be_forgotten_goes_with_whatever_is_sent_next() {
-        let sessions = Sessions::new(Gauge::default());
-        let (frames, mut outbox) = mpsc::channel(9);
-        let worker = WorkerKey::new("w").unwrap();
-        let session = sessions.open(worker, Nonce::new(1), Profile::default(), frames);
-        let mut sent = || outbox.try_recv().ok().map(|frame| frame.unwrap());
+        let (session, mut sent) = session();
         let holds = |count: usize| vec![Hold { job: "j".to_owned(), fence: 1 }; count];
 
         session.keep_forgets(holds(2).into_iter());

@@ -22,9 +22,8 @@ pub(super) struct Single {
 /// which tells all ends on one stream that stays open.
 pub(super) async fn measure(bench: &Bench, args: &SystemArgs) -> Result<Single> {
     let limit = Duration::from_secs(args.single_seconds);
-    let times = if bench.forgets { submitted(bench, limit).await } else { watched(bench, limit).await }?;
+    let mut times = if bench.forgets { submitted(bench, limit).await } else { watched(bench, limit).await }?;
     let per_s = times.len() as f64 / times.iter().sum::<Duration>().as_secs_f64();
-    let mut times = times;
     times.sort_unstable();
     let p50 = percentile(&times, 50).unwrap_or_default().as_secs_f64() * 1e3;
     Ok(Single { per_s: (per_s * 10.0).round() / 10.0, p50: (p50 * 1e3).round() / 1e3 })

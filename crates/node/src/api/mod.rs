@@ -12,11 +12,13 @@ pub(crate) use work::{CLAIM_BYTES_MAX, renewal_answers};
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Clock, JobId, QueueName, RegistryId, State};
+use futures_util::{Stream, StreamExt as _};
+use model::{Clock, ErrorKind, JobId, QueueName, RegistryId, State};
 use rpc::ApiError;
 use store::{JobStore, News, StoreError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
+use tonic::Status;
 
 use crate::Node;
 use crate::charge::Charge;
@@ -33,6 +35,10 @@ use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
 use crate::volatile::Ends;
 use crate::watch::Watchers;
+
+/// How long the answer to a report or a submission waits for something to go with. Nothing hangs on it: whoever sent that keeps
+/// it meanwhile.
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_millis(10);
 
 /// How long a server that goes waits for the store to take note.
 const RESIGN_WAIT: Duration = Duration::from_secs(2);
@@ -95,6 +101,23 @@ impl Api {
             config,
             metrics,
             events,
+        }
+    }
+
+    /// What a stream begins with.
+    pub(crate) async fn first_frame<T>(
+        &self,
+        frames: &mut (impl Stream<Item = Result<T, Status>> + Unpin),
+    ) -> Answer<T> {
+        if self.closing.is_cancelled() {
+            return Err(ApiError::new(
+                ErrorKind::Unavailable,
+                "the server is going away; connect again in a moment",
+            ));
+        }
+        match frames.next().await {
+            Some(frame) => Ok(frame?),
+            None => Err(ApiError::invalid("the stream ended before its first frame")),
         }
     }
 

@@ -4,10 +4,9 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use model::{ClientId, ErrorKind, JobId};
+use model::{ClientId, JobId};
 use rpc::ApiError;
 use rpc::wire::{End, SubmitAnswer, SubmitFrame};
 use tokio::sync::mpsc;
@@ -15,16 +14,12 @@ use tokio::time::Sleep;
 use tonic::Status;
 
 use super::ends;
-use crate::api::{Answer, Api};
+use crate::api::{ANSWER_WAIT, Answer, Api};
 use crate::shield::to_the_end;
 
 /// Ends in one answer at most, and bytes after which it is closed.
 const ANSWER_ENDS_MAX: usize = 1_000;
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-
-/// How long it may take until a client learns that its submissions were taken, if nothing ends meanwhile. Nothing hangs on it:
-/// the client keeps them anyway.
-const ANSWER_WAIT: Duration = Duration::from_millis(10);
 
 /// Opens the stream that the first frame announces. What has ended and is not acknowledged comes first, then everything as it
 /// ends; what falls in between is told twice.
@@ -35,16 +30,7 @@ pub(crate) async fn open<S>(
 where
     S: Stream<Item = Result<SubmitFrame, Status>> + Send + Unpin + 'static,
 {
-    if api.closing.is_cancelled() {
-        return Err(ApiError::new(
-            ErrorKind::Unavailable,
-            "the server is going away; connect again in a moment",
-        ));
-    }
-    let first = match frames.next().await {
-        Some(frame) => frame?,
-        None => return Err(ApiError::invalid("the stream ended before its first frame")),
-    };
+    let first = api.first_frame(&mut frames).await?;
     let client = client(&first.client)?;
     let ends = api.ends.follow(client);
     let mut desk = Desk { api, frames, ends, answer: SubmitAnswer::default(), answer_wait: None };

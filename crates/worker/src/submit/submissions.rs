@@ -113,8 +113,7 @@ impl Submissions {
         if stream != self.stream {
             return Next::Over;
         }
-        let has_acks = !self.ended.is_empty() || self.is_mark_due;
-        let is_due = !self.due.is_empty() || (has_acks && self.is_hurried) || !self.is_greeted;
+        let is_due = !self.due.is_empty() || (self.has_acks() && self.is_hurried) || !self.is_greeted;
         if !is_due || self.sent.len() >= FRAMES_MAX {
             return Next::Nothing;
         }
