@@ -51,7 +51,7 @@ pub(crate) async fn take(
     limit: u32,
 ) -> Result<Taken, Event> {
     let Some(to) = api.sessions.get(session) else {
-        let answer = Ok(Granted { jobs: 0, leases: leases(&[]) });
+        let answer = Ok(Granted { jobs: 0, leases: leases(&[]), more: Vec::new() });
         return Err(Event::Claimed { session, asked: limit, answer });
     };
     // Until it is bound, a job has only its row's lease: long enough to be bound in, or all that its holder has.
@@ -80,7 +80,8 @@ pub(crate) async fn claim(api: Arc<Api>, taking: impl Future<Output = Result<Tak
     match taking.await {
         Ok(taken) => {
             let is_noted = note(&api, &taken).await;
-            deliver(api, taken, is_noted).await;
+            let event = deliver(Arc::clone(&api), taken, is_noted).await;
+            api.tell(event).await;
         }
         Err(event) => api.tell(event).await,
     }
@@ -105,11 +106,12 @@ async fn note(api: &Api, taken: &Taken) -> Vec<bool> {
 
 /// Sends jobs to the worker they were claimed for. The claim counts as under way until they are sent, so a worker that does not
 /// read gets no more. What certainly was not sent is offered again at once: of jobs that start as soon as they are received also
-/// those that the registry did not note.
-pub(crate) async fn deliver(api: Arc<Api>, taken: Taken, is_noted: Vec<bool>) {
+/// those that the registry did not note. Answers what the heart must hear.
+pub(crate) async fn deliver(api: Arc<Api>, taken: Taken, is_noted: Vec<bool>) -> Event {
     let Taken { to, queues, asked, claimed, first } = taken;
-    let granted = Granted { jobs: claimed.len() as u32, leases: leases(&claimed) };
     let was_cut = claimed.iter().map(Claimed::bytes).sum::<usize>() >= CLAIM_BYTES_MAX;
+    let more = if was_cut { queues } else { Vec::new() };
+    let granted = Granted { jobs: claimed.len() as u32, leases: leases(&claimed), more };
     if !claimed.is_empty() {
         api.note_claimed(&claimed).await;
         let is_unnoted =
@@ -130,11 +132,7 @@ pub(crate) async fn deliver(api: Arc<Api>, taken: Taken, is_noted: Vec<bool>) {
             api.hand_back(&to.worker, unsent).await;
         }
     }
-    api.tell(Event::Claimed { session: to.id, asked, answer: Ok(granted) }).await;
-    if was_cut {
-        // Fewer than asked for, but not for want of work.
-        api.wake(queues).await;
-    }
+    Event::Claimed { session: to.id, asked, answer: Ok(granted) }
 }
 
 /// Makes due jobs available.

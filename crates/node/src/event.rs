@@ -140,6 +140,8 @@ pub(crate) struct Granted {
     pub(crate) jobs: u32,
     /// The shortest and the longest lease among them.
     pub(crate) leases: Leases,
+    /// The queues it was claimed from, if there were fewer than asked for because they are large, not for want of work.
+    pub(crate) more: Vec<QueueName>,
 }
 
 /// The shortest and the longest of some leases; empty for none.

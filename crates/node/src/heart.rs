@@ -1,7 +1,7 @@
-//! The heart: one loop that feeds the pure machines and does what they say.
+//! The heart: feeds the pure machines and does what they say.
 //!
-//! The inbox is always drained before timers fire, so that news which waited while we were stopped is heard before
-//! anyone is judged by the clock.
+//! What waits is always heard before timers fire, so that news which waited while we were stopped is heard before anyone is
+//! judged by the clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,18 +13,13 @@ use model::{Clock, QueueName, RegistryId};
 use schedule::dispatch::{self, Dispatcher, SessionId};
 use schedule::upkeep::{self, Duty, Upkeep};
 use store::{Deadlines, News};
-use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use crate::EVENTS_MAX;
 use crate::api::Api;
 use crate::charge::Keeper;
 use crate::event::{Event, Leases};
 use crate::roll::Roll;
 use crate::{charge_duties, duties, rounds};
-
-/// How long to sleep when no machine names a deadline; any event wakes the loop earlier.
-const IDLE: Duration = Duration::from_secs(3600);
 
 /// Pause between tries to read the leases at the start.
 const RETRY_START: Duration = Duration::from_millis(500);
@@ -40,51 +35,37 @@ pub(crate) struct Heart {
     keeper: Keeper,
     /// What the wall clock shows beyond the monotonic one; it changes only when someone steps the wall clock.
     wall_offset: i64,
+    /// When the alarm rings, once it is set.
+    pub(crate) alarm_at: Option<model::Instant>,
 }
 
 impl Heart {
-    pub(crate) fn new(api: Arc<Api>) -> Self {
+    fn new(api: Arc<Api>) -> Self {
         let wall_offset = wall_offset(&*api.clock);
         let roll = Roll::new(Arc::clone(&api), RegistryId::ONLY);
         let keeper = Keeper::new(api.store.is_shared(), api.clock.monotonic());
-        Heart { api, dispatcher: Dispatcher::new(), upkeep: Upkeep::new(), roll, keeper, wall_offset }
+        let (dispatcher, upkeep) = (Dispatcher::new(), Upkeep::new());
+        Heart { api, dispatcher, upkeep, roll, keeper, wall_offset, alarm_at: None }
     }
 
-    /// Beats until the inbox closes or the task is dropped.
-    pub(crate) async fn beat(mut self, mut inbox: mpsc::Receiver<Event>) {
-        self.begin().await;
-        let mut events = Vec::with_capacity(EVENTS_MAX);
-        // Left as it is while deadlines move away, which they do with every lease: to wake once too early costs less than to set
-        // a timer for each.
-        let (mut alarm, mut alarm_at) = (Box::pin(tokio::time::sleep(IDLE)), None);
-        loop {
+    /// Hears what happened, then looks at the clock. What comes meanwhile waits its turn, or timers would starve.
+    pub(crate) fn turn(&mut self, events: impl IntoIterator<Item = Event>) {
+        self.watch_the_wall();
+        for event in events {
+            self.hear(event);
             self.act();
-            if let Some(at) = self.next_deadline()
-                && alarm_at.is_none_or(|set| at < set)
-            {
-                alarm.as_mut().reset(tokio::time::Instant::now() + at.since(self.now()));
-                alarm_at = Some(at);
-            }
-            tokio::select! {
-                biased;
-                taken = inbox.recv_many(&mut events, EVENTS_MAX) => if taken == 0 { return },
-                () = &mut alarm => {
-                    alarm.as_mut().reset(tokio::time::Instant::now() + IDLE);
-                    alarm_at = None;
-                }
-            }
-            self.watch_the_wall();
-            for event in events.drain(..) {
-                self.hear(event);
-                self.act();
-            }
-            // All that waited when we woke has been heard; what came since waits its turn, or timers would starve.
-            let now = self.now();
-            self.dispatcher.handle_deadline(now);
-            self.upkeep.handle_deadline(now);
-            self.roll.handle_deadline(now);
-            self.keeper.handle_deadline(now);
         }
+        let now = self.now();
+        self.dispatcher.handle_deadline(now);
+        self.upkeep.handle_deadline(now);
+        self.roll.handle_deadline(now);
+        self.keeper.handle_deadline(now);
+        self.act();
+    }
+
+    /// When to be woken, if that is before the alarm rings.
+    pub(crate) fn nearer_alarm(&self) -> Option<model::Instant> {
+        self.next_deadline().filter(|at| self.alarm_at.is_none_or(|set| *at < set))
     }
 
     /// When a machine wants to be told that time has passed.
@@ -100,13 +81,15 @@ impl Heart {
 
     /// On a store of our own we go on where the last life of this server ended. On one that others use too we begin with
     /// nothing, and are given what is nobody's.
-    async fn begin(&mut self) {
-        let (longest_lease, workers) = self.read_the_past().await;
-        self.keep(upkeep::Input::Started { longest_lease });
-        self.muster_if_volatile();
-        if !self.api.store.is_shared() {
-            self.roll.restore(self.now(), workers);
+    pub(crate) async fn begin(api: Arc<Api>) -> Self {
+        let mut heart = Heart::new(api);
+        let (longest_lease, workers) = heart.read_the_past().await;
+        heart.keep(upkeep::Input::Started { longest_lease });
+        heart.muster_if_volatile();
+        if !heart.api.store.is_shared() {
+            heart.roll.restore(heart.now(), workers);
         }
+        heart
     }
 
     /// Volatile queues need a muster; without one nobody pays for it.
@@ -164,6 +147,7 @@ impl Heart {
             Event::Claimed { session, asked, answer: Ok(granted) } => {
                 self.granted(granted.leases);
                 self.dispatch(Dispatch::ClaimDone { session, asked, got: granted.jobs });
+                self.ready(granted.more);
             }
             Event::Claimed { session, asked, answer: Err(_) } => {
                 self.dispatch(Dispatch::ClaimFailed { session, asked });
@@ -326,15 +310,16 @@ impl Heart {
                     true => self.roll.note(self.now(), taken.grant()),
                     false => Vec::new(),
                 };
-                let mut delivering = Box::pin(duties::deliver(api, taken, is_noted));
-                if delivering.as_mut().now_or_never().is_none() {
-                    tokio::spawn(delivering);
+                let mut delivering = Box::pin(duties::deliver(Arc::clone(&api), taken, is_noted));
+                match delivering.as_mut().now_or_never() {
+                    Some(event) => self.hear(event),
+                    None => drop(tokio::spawn(async move { api.tell(delivering.await).await })),
                 }
             }
         }
     }
 
-    fn now(&self) -> model::Instant {
+    pub(crate) fn now(&self) -> model::Instant {
         self.api.clock.monotonic()
     }
 }
@@ -344,40 +329,4 @@ fn wall_offset(clock: &dyn Clock) -> i64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use model::{ClientId, JobId, Kind, NewJob, Nonce, State, WallTime, WorkerKey};
-    use store::{EnqueueBatch, JobStore as _, MemoryStore};
-
-    use super::*;
-
-    /// The store answers at once, so everything happens in one call. The registry has never heard of the worker: nobody would
-    /// know that the job runs there.
-    #[tokio::test]
-    async fn what_starts_at_once_is_not_sent_to_a_worker_that_the_registry_does_not_know() {
-        let clock = Arc::new(clock::SystemClock);
-        let store = Arc::new(MemoryStore::volatile(clock.clone()));
-        let (events, mut inbox) = mpsc::channel(64);
-        let api = Arc::new(Api::new(crate::Node::new(store.clone(), clock), None, events));
-        let (queue, kind) = (QueueName::new("q").unwrap(), Kind::new("k").unwrap());
-        let id: JobId = ClientId::new(WallTime::from_millis(1), 1).job(1);
-        let jobs = vec![NewJob::new(id, queue.clone(), kind, Default::default())];
-        store.enqueue(EnqueueBatch { request_id: None, jobs }).await.unwrap();
-        let (frames, mut outbox) = mpsc::channel(4);
-        let profile = lease::message::Profile {
-            queues: vec![queue.clone()],
-            stop_within: Some(Duration::from_secs(1)),
-            ..Default::default()
-        };
-        let session = api.sessions.open(WorkerKey::new("w").unwrap(), Nonce::new(1), profile, frames);
-        api.sessions.note_leased(&session, Duration::from_secs(20));
-
-        Heart::new(Arc::clone(&api)).claim(session.id, vec![queue], 1);
-        let job = store.get(id).await.unwrap().unwrap();
-        assert!(job.fence.get() > 0, "it was claimed");
-        assert_eq!(job.state, State::Available, "and is there for others");
-        let sent = std::iter::from_fn(|| outbox.try_recv().ok());
-        assert_eq!(sent.map(|frame| frame.unwrap().assignments.len()).sum::<usize>(), 0);
-        let heard = std::iter::from_fn(|| inbox.try_recv().ok());
-        assert_eq!(heard.filter(|event| matches!(event, Event::Claimed { .. })).count(), 1);
-    }
-}
+mod tests;

@@ -1,7 +1,7 @@
 //! The server: wires the pure core to its drivers.
 //!
-//! [`run`] takes what it needs (a listener, a store, a clock) and serves until told to stop. The heart is one loop over
-//! one closed `Event` enum; the handlers in `api` are reached through two doors, gRPC and HTTP/JSON, on one port.
+//! [`run`] takes what it needs (a listener, a store, a clock) and serves until told to stop. The heart hears one closed `Event`
+//! enum, from whoever has news; the handlers in `api` are reached through two doors, gRPC and HTTP/JSON, on one port.
 
 mod api;
 mod charge;
@@ -19,6 +19,7 @@ mod membership;
 mod metrics;
 mod news;
 mod pingers;
+mod pulse;
 mod roll;
 mod roll_duties;
 mod rounds;
@@ -27,6 +28,7 @@ mod session;
 mod sessions;
 mod shield;
 mod stall;
+mod streams;
 mod volatile;
 mod watch;
 
@@ -46,7 +48,6 @@ pub use membership::Cluster;
 pub use metrics::Metrics;
 
 use crate::api::Api;
-use crate::heart::Heart;
 use crate::membership::Membership;
 use crate::pingers::Pingers;
 
@@ -102,7 +103,7 @@ pub async fn run(mut node: Node, listener: TcpListener, shutdown: CancellationTo
     let membership = cluster.as_ref().map(|cluster| Arc::new(Membership::new(cluster, &node)));
     let api = Arc::new(Api::new(node, membership.clone(), events));
     let _pings = Pingers::start(&api);
-    let mut heart = tokio::spawn(Heart::new(Arc::clone(&api)).beat(inbox));
+    let mut heart = tokio::spawn(pulse::beat(Arc::clone(&api), inbox));
     let mut others = JoinSet::new();
     others.spawn(news::listen(Arc::clone(&api)));
     others.spawn(news::watch(Arc::clone(&api)));
@@ -116,11 +117,13 @@ pub async fn run(mut node: Node, listener: TcpListener, shutdown: CancellationTo
                 membership.farewell().await;
             }
             heart.abort();
+            let _ = heart.await;
+            api.pulse.stop().await;
             served
         }
         // Without its heart a server would look alive and do nothing: better to end and be started again.
         ended = &mut heart => Err(io::Error::other(match ended {
-            Ok(()) => "the server's heart stopped".to_owned(),
+            Ok(()) => "the server's heart broke".to_owned(),
             Err(error) => format!("the server's heart broke: {error}"),
         })),
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::api::Api;
+use crate::streams::Streams;
 use crate::{grpc, http};
 
 /// Open connections at most; further ones wait in the listener's backlog.
@@ -38,7 +39,7 @@ pub(crate) async fn serve(
     shutdown: CancellationToken,
 ) -> io::Result<()> {
     let service = TowerToHyperService::new(grpc::routes(&api).fallback_service(http::routes(&api)));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
         .http2()
@@ -94,7 +95,7 @@ type Service = TowerToHyperService<axum::Router>;
 
 /// How connections are taken and served.
 struct Door {
-    builder: Arc<auto::Builder<TokioExecutor>>,
+    builder: Arc<auto::Builder<Streams>>,
     service: Service,
     slots: Arc<Semaphore>,
     closing: CancellationToken,

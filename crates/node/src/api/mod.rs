@@ -31,6 +31,7 @@ use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::news::WatchedElsewhere;
 use crate::pingers::Pingers;
+use crate::pulse::Pulse;
 use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
 use crate::volatile::Ends;
@@ -71,7 +72,7 @@ pub(crate) struct Api {
     /// Fires when the server is going away: what waits stops waiting.
     pub(crate) closing: CancellationToken,
     ids: IdSource,
-    events: mpsc::Sender<Event>,
+    pub(crate) pulse: Pulse,
 }
 
 impl Api {
@@ -100,7 +101,7 @@ impl Api {
             clock,
             config,
             metrics,
-            events,
+            pulse: Pulse::new(events),
         }
     }
 
@@ -121,10 +122,9 @@ impl Api {
         }
     }
 
-    /// Tells the heart. Waits while its inbox is full, so that callers slow down before memory grows.
+    /// Tells the heart.
     pub(crate) async fn tell(&self, event: Event) {
-        // An error means that the heart has stopped, and with it the server.
-        let _ = self.events.send(event).await;
+        self.pulse.tell(event).await;
     }
 
     /// Tells the roll of workers something nobody waits for.
