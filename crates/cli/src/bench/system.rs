@@ -27,7 +27,7 @@ pub(super) struct SystemArgs {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     servers: u16,
     /// Jobs in each throughput phase.
-    #[arg(long, default_value_t = 50_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
+    #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(super) jobs: u64,
     /// Payload of each job, in bytes.
     #[arg(long, default_value_t = 100)]
@@ -35,9 +35,9 @@ pub(super) struct SystemArgs {
     /// Jobs in one enqueue call.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) batch: u64,
-    /// Slots of the worker.
-    #[arg(long, default_value_t = 4_000)]
-    concurrency: u32,
+    /// Slots of all workers together [default: 4000, and 1000 for volatile queues]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: Option<u32>,
     /// Jobs per second while latency is measured.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) rate: u64,
@@ -62,6 +62,8 @@ struct Results {
     durable: bool,
     jobs: u64,
     payload: usize,
+    /// Of all workers together.
+    slots: u32,
     enqueue_per_s: u64,
     drain_per_s: u64,
     pipelined_per_s: u64,
@@ -129,7 +131,7 @@ impl Results {
             format!("enqueue      {:>9} jobs/s   (calls of {})", self.enqueue_per_s, args.batch),
             format!(
                 "drain        {:>9} jobs/s   (worker processes: {}, {} slots together)",
-                self.drain_per_s, self.servers, args.concurrency
+                self.drain_per_s, self.servers, self.slots
             ),
             format!("pipelined    {:>9} jobs/s   (both at once)", self.pipelined_per_s),
             format!(
@@ -190,9 +192,10 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
     let enqueue_per_s = throughput::enqueue(&bench, args).await?;
 
     bench.bar.set_message("drain");
-    let slots = args.concurrency / u32::from(args.servers);
+    let slots = args.concurrency.unwrap_or(store.slots());
+    let slots_each = (slots / u32::from(args.servers)).max(1);
     let guarded: &[&str] = if is_volatile { &["--guarded"] } else { &[] };
-    let start = |server: &Server| noop::start(&server.url, slots, guarded, &home.join("worker.log"));
+    let start = |server: &Server| noop::start(&server.url, slots_each, guarded, &home.join("worker.log"));
     let mut workers = servers.iter().map(start).collect::<Result<Vec<_>>>()?;
     bench.wait_for_workers().await?;
     if is_volatile {
@@ -208,6 +211,8 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
     let pipelined_per_s = throughput::pipelined(&bench, args).await?;
     let server_busy = share::busy(&server)?.saturating_sub(before.0);
     let system_busy = share::busy(&system)?.saturating_sub(before.1);
+    // Now, while the machine is as fast as it was.
+    let store_alone = is_volatile.then(|| share::of_memory(args)).transpose()?;
 
     bench.bar.set_message("one by one");
     let single = single::measure(&bench, args).await?;
@@ -215,7 +220,6 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
     bench.bar.set_message("latency");
     let latency = latency::measure(&bench, args, &mut workers).await?;
     bench.bar.finish_and_clear();
-    let store_alone = is_volatile.then(|| share::of_memory(args)).transpose()?;
     let micros_per_job = |time: Duration| (time.as_secs_f64() * 1e8 / args.jobs as f64).round() / 100.0;
     Ok(Results {
         store: store.word(),
@@ -223,6 +227,7 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
         durable: !matches!(store, StoreKind::Memory | StoreKind::Volatile) && !args.unsafe_no_fsync,
         jobs: args.jobs,
         payload: args.payload,
+        slots,
         enqueue_per_s,
         drain_per_s,
         pipelined_per_s,
