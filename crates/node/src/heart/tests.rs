@@ -1,3 +1,5 @@
+//! The heart in turns: what it claims, and what becomes of what it claimed.
+
 use bytes::Bytes;
 use model::{ClientId, Job, JobId, Kind, NewJob, Nonce, State, WallTime, WorkerKey};
 use schedule::dispatch::Input;
