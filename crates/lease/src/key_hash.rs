@@ -1,14 +1,25 @@
-//! How workers are found by their keys, and results by their jobs: a quarter of a heartbeat's cost would otherwise be a
-//! general hash.
+//! How workers are found by their keys, and jobs at their worker: a quarter of a heartbeat's cost would otherwise be a general
+//! hash.
 //!
 //! Words of eight bytes are folded in by a wide multiplication. A server's seed is its generation, which a client learns
 //! only when it is connected: keys contrived to collide are good for one life of a server, and slow down their own
 //! heartbeats. A worker's is its nonce, which no client learns.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+
+use model::{Hold, Nonce};
 
 /// An odd number with its bits well spread (from the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// What a worker has by its jobs, found in constant time. Nothing may depend on the order it iterates in.
+pub(crate) type ByHold<V> = HashMap<Hold, V, KeyHash>;
+
+/// Nothing yet, of the process with this nonce.
+pub(crate) fn by_hold<V>(nonce: Nonce) -> ByHold<V> {
+    HashMap::with_hasher(KeyHash::new(nonce.get()))
+}
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct KeyHash {

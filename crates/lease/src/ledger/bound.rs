@@ -6,16 +6,18 @@
 
 use std::collections::BTreeMap;
 
-use model::{Hold, Instant, Limits};
+use model::{Hold, Instant, Limits, Nonce};
 
 use super::alarm::Alarm;
 use crate::digest::Digest;
+use crate::key_hash::{ByHold, by_hold};
 use crate::message::Change;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BoundSet {
-    /// Held, not mentioned yet, and when to mention it at the latest, heartbeat or not.
-    untold: BTreeMap<Hold, Instant>,
+    /// Held, not mentioned yet, and when to mention it at the latest, heartbeat or not. Most jobs come and
+    /// go in here.
+    untold: ByHold<Instant>,
     /// When to look for jobs that must be mentioned.
     alarm: Alarm,
     /// With the counter of the bind.
@@ -33,6 +35,17 @@ enum Delta {
 }
 
 impl BoundSet {
+    pub(super) fn new(nonce: Nonce) -> Self {
+        BoundSet {
+            untold: by_hold(nonce),
+            alarm: Alarm::default(),
+            told: BTreeMap::new(),
+            digest: Digest::default(),
+            counter: 0,
+            changes: BTreeMap::new(),
+        }
+    }
+
     /// We hold it from now on.
     pub(super) fn insert(&mut self, hold: Hold, bind_by: Instant) {
         self.untold.insert(hold, bind_by);
@@ -49,12 +62,11 @@ impl BoundSet {
 
     /// Mentions everything, as far as a registry takes it.
     pub(super) fn tell_all(&mut self) {
-        while self.told.len() < Limits::BOUND_MAX {
-            let Some((hold, _)) = self.untold.pop_first() else {
-                self.alarm.clear();
-                break;
-            };
+        for hold in self.take_untold(|_| true) {
             self.tell(hold);
+        }
+        if self.untold.is_empty() {
+            self.alarm.clear();
         }
     }
 
@@ -63,13 +75,8 @@ impl BoundSet {
         if !self.alarm.is_due(now) {
             return Vec::new();
         }
-        let room = Limits::BOUND_MAX - self.told.len();
-        let due: Vec<Hold> =
-            self.untold.iter().filter(|(_, by)| **by <= now).map(|(hold, _)| *hold).take(room).collect();
+        let due = self.take_untold(|by| by <= now);
         self.alarm.clear();
-        for hold in &due {
-            self.untold.remove(hold);
-        }
         if let Some(next) = self.untold.values().filter(|by| **by > now).min() {
             self.alarm.set(*next);
         }
@@ -98,7 +105,11 @@ impl BoundSet {
 
     /// We hold nothing any more.
     pub(super) fn clear(&mut self) {
-        *self = BoundSet { counter: self.counter, ..BoundSet::default() };
+        self.untold.clear();
+        self.alarm.clear();
+        self.told.clear();
+        self.digest = Digest::default();
+        self.changes.clear();
     }
 
     pub(super) fn handle_deadline(&mut self, now: Instant) {
@@ -157,6 +168,18 @@ impl BoundSet {
 
     pub(super) fn counter(&self) -> u64 {
         self.counter
+    }
+
+    /// What is to be mentioned now, as far as a registry takes it, in the order of jobs.
+    fn take_untold(&mut self, is_due: impl Fn(Instant) -> bool) -> Vec<Hold> {
+        let due = self.untold.iter().filter(|(_, by)| is_due(**by));
+        let mut due: Vec<Hold> = due.map(|(hold, _)| *hold).collect();
+        due.sort_unstable();
+        due.truncate(Limits::BOUND_MAX.saturating_sub(self.told.len()));
+        for hold in &due {
+            self.untold.remove(hold);
+        }
+        due
     }
 
     fn tell(&mut self, hold: Hold) -> u64 {

@@ -57,7 +57,7 @@ impl Ledger {
     /// hold that ended, and older claims of the same job. So exclusive jobs that run at the same time always live on the same
     /// hold.
     pub(super) fn is_free_for(&self, hold: Hold) -> bool {
-        !self.jobs.has_outlived() && self.jobs.superseded_by(hold).is_empty()
+        !self.jobs.has_outlived() && self.jobs.claims_of(hold.job).iter().all(|claim| *claim >= hold)
     }
 
     /// Whether we can promise now that an exclusive job is gone before the hold for it is over.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::{Fence, Hold, Instant};
+use model::{Fence, Hold, Instant, JobId};
 
 use super::StopReason;
 use super::held::{Due, Held};
@@ -17,8 +17,8 @@ pub(super) struct Jobs {
     agenda: BTreeSet<(Instant, Hold)>,
     /// Jobs whose latest sign is to be sent.
     signs: BTreeSet<Hold>,
-    /// Exclusive jobs that may have to be told to stop when the lease nears its end, waiting ones included.
-    exclusive: BTreeSet<Hold>,
+    /// How many entries have `is_timed`.
+    timed: usize,
     /// Exclusive jobs that wait for their start.
     waiting: BTreeSet<Hold>,
     /// Exclusive jobs that run although their key, or the hold they lived on, is over.
@@ -30,21 +30,26 @@ struct Entry {
     held: Held,
     /// Its place in the agenda.
     look_at: Option<Instant>,
+    /// It is exclusive, and may have to be told to stop when the lease nears its end. Jobs that wait are no exception.
+    is_timed: bool,
 }
 
 impl Jobs {
-    /// A job that is still to begin: now, or if it `waits` when somebody says so.
-    pub(super) fn insert(&mut self, hold: Hold, held: Held, waits: bool) {
-        if held.is_exclusive() {
-            self.exclusive.insert(hold);
-        }
-        if waits {
-            self.waiting.insert(hold);
-        }
-        self.held.insert(hold, Entry { held, look_at: None });
+    /// A job whose handler starts at once.
+    pub(super) fn insert(&mut self, now: Instant, hold: Hold, mut held: Held) {
+        held.begin(now);
+        let look_at = held.next_deadline();
+        self.agenda.extend(look_at.map(|at| (at, hold)));
+        self.enter(hold, held, look_at);
     }
 
-    /// Its handler starts.
+    /// A job whose handler starts when somebody says so.
+    pub(super) fn insert_waiting(&mut self, hold: Hold, held: Held) {
+        self.waiting.insert(hold);
+        self.enter(hold, held, None);
+    }
+
+    /// The handler of one that waited starts.
     pub(super) fn begin(&mut self, now: Instant, hold: Hold) {
         self.waiting.remove(&hold);
         if let Some(entry) = self.held.get_mut(&hold) {
@@ -59,8 +64,8 @@ impl Jobs {
             self.agenda.remove(&(at, hold));
         }
         self.signs.remove(&hold);
+        self.timed -= usize::from(entry.is_timed);
         if entry.held.is_exclusive() {
-            self.exclusive.remove(&hold);
             self.waiting.remove(&hold);
             self.outlived.remove(&hold);
         }
@@ -71,7 +76,7 @@ impl Jobs {
     pub(super) fn stop(&mut self, now: Instant, hold: Hold, reason: StopReason, clock: KillClock) -> bool {
         let Some(entry) = self.held.get_mut(&hold) else { return false };
         let is_news = entry.held.stop(now, reason, clock);
-        self.exclusive.remove(&hold);
+        self.overlook(hold);
         self.put_on_agenda(hold);
         is_news
     }
@@ -104,9 +109,11 @@ impl Jobs {
         self.outlived.extend(running.map(|(hold, _)| *hold));
     }
 
-    /// An exclusive job is not looked after any more.
+    /// The end of the lease is nothing to this job any more.
     pub(super) fn overlook(&mut self, hold: Hold) {
-        self.exclusive.remove(&hold);
+        if let Some(entry) = self.held.get_mut(&hold) {
+            self.timed -= usize::from(std::mem::take(&mut entry.is_timed));
+        }
     }
 
     /// Nobody's end is set any more.
@@ -172,16 +179,11 @@ impl Jobs {
         }
     }
 
-    /// Older claims of the same job. They have ended without our knowledge, or it could not have been claimed again.
-    pub(super) fn superseded_by(&self, hold: Hold) -> Vec<Hold> {
-        let oldest = Hold { job: hold.job, fence: Fence::NONE };
-        self.held.range(oldest..hold).map(|(hold, _)| *hold).collect()
-    }
-
-    /// Whether this claim, or a newer one of the same job, is held.
-    pub(super) fn has_this_or_newer(&self, hold: Hold) -> bool {
-        let newest = Hold { job: hold.job, fence: Fence::new(i64::MAX) };
-        self.held.range(hold..=newest).next().is_some()
+    /// The claims of this job that are held, oldest first. If there is a newer one, those before it have ended without our
+    /// knowledge, or it could not have been claimed again.
+    pub(super) fn claims_of(&self, job: JobId) -> Vec<Hold> {
+        let (oldest, newest) = (Hold { job, fence: Fence::NONE }, Hold { job, fence: Fence::new(i64::MAX) });
+        self.held.range(oldest..=newest).map(|(hold, _)| *hold).collect()
     }
 
     /// Whether it is held and may still be ours.
@@ -199,7 +201,7 @@ impl Jobs {
 
     /// Exclusive jobs that may have to be told to stop.
     pub(super) fn exclusive(&self) -> Vec<Hold> {
-        self.exclusive.iter().copied().collect()
+        self.held.iter().filter(|(_, entry)| entry.is_timed).map(|(hold, _)| *hold).collect()
     }
 
     pub(super) fn has_outlived(&self) -> bool {
@@ -207,7 +209,7 @@ impl Jobs {
     }
 
     pub(super) fn has_exclusive(&self) -> bool {
-        !self.exclusive.is_empty()
+        self.timed > 0
     }
 
     pub(super) fn has_signs(&self) -> bool {
@@ -228,6 +230,12 @@ impl Jobs {
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.agenda.first().map(|(at, _)| *at)
+    }
+
+    fn enter(&mut self, hold: Hold, held: Held, look_at: Option<Instant>) {
+        let is_timed = held.is_exclusive();
+        self.timed += usize::from(is_timed);
+        self.held.insert(hold, Entry { held, look_at, is_timed });
     }
 
     /// Makes sure that the job is looked at in time.

@@ -8,14 +8,14 @@
 //! Only ends that are final are kept: a failure that is tried again says nothing about the attempt after it. Jobs whose
 //! clients do not come back cost nothing here.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use model::{Hold, Instant, Nonce, Outcome, Report, Retry};
 
 use super::ReportAnswer;
 use super::reports::{Reports, size};
-use crate::key_hash::KeyHash;
+use crate::key_hash::{ByHold, by_hold};
 use crate::message::Generation;
 
 /// How long a result is kept if nobody says that its client knows it.
@@ -29,8 +29,7 @@ const AGES_SPARE: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Kept {
-    /// Found in constant time; nothing depends on the order it iterates in.
-    results: HashMap<Hold, Entry, KeyHash>,
+    results: ByHold<Entry>,
     /// When each is too old, in order; those that were forgotten before may still be in it.
     ages: VecDeque<(Instant, Hold)>,
     /// What the present server is still to be told.
@@ -51,7 +50,7 @@ struct Entry {
 impl Kept {
     pub(super) fn new(nonce: Nonce) -> Self {
         Kept {
-            results: HashMap::with_hasher(KeyHash::new(nonce.get())),
+            results: by_hold(nonce),
             ages: VecDeque::new(),
             unsent: VecDeque::new(),
             known: BTreeSet::new(),

@@ -57,8 +57,8 @@ impl Ledger {
             instance: Instance::new(key, nonce),
             stream: None,
             jobs: Jobs::default(),
-            bound: BoundSet::default(),
-            reports: Reports::default(),
+            bound: BoundSet::new(nonce),
+            reports: Reports::new(nonce),
             kept: Kept::new(nonce),
             farewells: Farewells::default(),
             notes: BTreeMap::new(),
@@ -204,7 +204,8 @@ impl Ledger {
         }
         stream.take(&grant.start);
         let hold = grant.hold;
-        let is_known = self.jobs.has_this_or_newer(hold) || self.reports.contains(hold);
+        let claims = self.jobs.claims_of(hold.job);
+        let is_known = claims.last().is_some_and(|newest| *newest >= hold) || self.reports.contains(hold);
         if is_known || !self.instance.is_registered() {
             return;
         }
@@ -218,14 +219,15 @@ impl Ledger {
             self.bound.insert(hold, bind_by);
             return self.reports.owe(hold, Outcome::HandedBack);
         }
-        for older in self.jobs.superseded_by(hold) {
+        for older in claims {
             self.stop(now, older, StopReason::Lost);
         }
         let waits = grant.exclusive && !(grant.at_once && self.is_free_for(hold)) && !is_unchecked;
         self.bound.insert(hold, if waits { now } else { bind_by });
-        self.jobs.insert(hold, Held::new(&grant), waits);
-        if !waits || self.has(Mutation::StartsBeforeBound) {
-            self.jobs.begin(now, hold);
+        if waits && !self.has(Mutation::StartsBeforeBound) {
+            self.jobs.insert_waiting(hold, Held::new(&grant));
+        } else {
+            self.jobs.insert(now, hold, Held::new(&grant));
             self.outputs.push_back(Output::Start { hold });
         }
     }

@@ -1,19 +1,25 @@
 //! Outcomes owed to the server: kept until it answers, sent again on every new stream and under every new key.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use model::{Hold, Outcome, Report};
+use model::{Hold, Nonce, Outcome, Report};
+
+use crate::key_hash::{ByHold, by_hold};
 
 /// What a report takes in a frame apart from its result and error text: ids, tags, the outcome's name.
 const REPORT_BYTES_BASE: usize = 96;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Reports {
-    unanswered: BTreeMap<Hold, Outcome>,
+    unanswered: ByHold<Outcome>,
     unsent: VecDeque<Hold>,
 }
 
 impl Reports {
+    pub(super) fn new(nonce: Nonce) -> Self {
+        Reports { unanswered: by_hold(nonce), unsent: VecDeque::new() }
+    }
+
     pub(super) fn owe(&mut self, hold: Hold, outcome: Outcome) {
         self.unanswered.insert(hold, outcome);
         self.unsent.push_back(hold);
@@ -35,13 +41,15 @@ impl Reports {
 
     /// A new stream, or a new key: nobody knows which of the sent ones arrived. A repeat changes nothing at the server.
     pub(super) fn send_all_again(&mut self) {
-        self.unsent = self.unanswered.keys().copied().collect();
+        self.unsent = self.owed().into();
     }
 
     /// None of them is worth sending any more. Which they were.
     pub(super) fn drop_all(&mut self) -> Vec<Hold> {
+        let owed = self.owed();
         self.unsent.clear();
-        std::mem::take(&mut self.unanswered).into_keys().collect()
+        self.unanswered.clear();
+        owed
     }
 
     /// What was owed of this one, if anything.
@@ -63,6 +71,12 @@ impl Reports {
 
     pub(super) fn len(&self) -> usize {
         self.unanswered.len()
+    }
+
+    fn owed(&self) -> Vec<Hold> {
+        let mut owed: Vec<Hold> = self.unanswered.keys().copied().collect();
+        owed.sort_unstable();
+        owed
     }
 }
 

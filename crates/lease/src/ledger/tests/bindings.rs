@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::digest::Digest;
+use crate::ledger::bound::BoundSet;
+use model::Limits;
 
 fn digest(holds: &[Hold]) -> Digest {
     holds.iter().copied().collect()
@@ -171,4 +173,39 @@ fn more_changes_than_a_heartbeat_may_carry_are_sent_as_the_full_set() {
 
 fn bind(hold: Hold, change: u64) -> crate::message::Change {
     crate::message::Change { hold, change }
+}
+
+#[test]
+fn jobs_are_mentioned_in_their_order_and_then_need_no_alarm() {
+    let mut set = BoundSet::new(NONCE);
+    let jobs: Vec<Hold> = (1..=50).map(|job| hold(job, 10)).collect();
+    for job in jobs.iter().rev() {
+        set.insert(*job, at(100));
+    }
+    assert_eq!(set.next_deadline(), Some(at(100)));
+    set.tell_all();
+    assert_eq!(set.changes().map(|(binds, _)| holds(&binds)), Some(jobs));
+    assert_eq!(set.next_deadline(), None);
+}
+
+#[test]
+fn what_a_registry_does_not_take_waits() {
+    let mut set = BoundSet::new(NONCE);
+    for job in 0..=Limits::BOUND_MAX {
+        set.insert(numbered(job), at(100));
+    }
+    set.tell_all();
+    assert_eq!((set.told().len(), set.len()), (Limits::BOUND_MAX, Limits::BOUND_MAX + 1));
+    assert_eq!(set.next_deadline(), Some(at(100)));
+}
+
+#[test]
+fn a_set_that_is_cleared_keeps_only_its_counter() {
+    let mut set = BoundSet::new(NONCE);
+    set.insert(hold(1, 10), at(100));
+    set.tell_all();
+    set.insert(hold(2, 10), at(200));
+    set.clear();
+    assert_eq!((set.holds(), set.digest(), set.next_deadline()), (vec![], Digest::default(), None));
+    assert_eq!((set.changes(), set.counter()), (Some((vec![], vec![])), 1));
 }

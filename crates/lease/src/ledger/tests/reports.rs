@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::ledger::frames::REPORTS_UNANSWERED_MAX;
+use crate::ledger::reports::Reports;
 use model::Report;
 
 #[test]
@@ -71,4 +72,12 @@ fn a_server_that_does_not_answer_reports_gets_no_more_credits() {
     assert_eq!(taken as usize, REPORTS_UNANSWERED_MAX);
     rig.settle(1, numbered(0));
     assert_eq!(rig.frame(1).credits, 1, "it caught up");
+}
+
+#[test]
+fn reports_that_are_dropped_leave_nothing_to_send() {
+    let mut reports = Reports::new(NONCE);
+    reports.owe(hold(1, 10), completed());
+    assert_eq!(reports.drop_all(), [hold(1, 10)]);
+    assert!(!reports.has_unsent() && reports.is_empty());
 }
