@@ -160,7 +160,8 @@ impl Tables {
     /// Removes ended jobs that nobody comes back for when there are too many.
     pub(super) fn make_room(&mut self) {
         while let Some(id) = self.inherited.as_mut().and_then(|inherited| inherited.ended.pop_surplus()) {
-            if self.jobs.get(id).is_some_and(|row| row.state.is_terminal()) {
+            // To be changed, so that it is at hand when it is removed.
+            if self.jobs.get_mut(id).is_some_and(|row| row.state.is_terminal()) {
                 self.remove(id);
             }
         }

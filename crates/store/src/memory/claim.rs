@@ -41,7 +41,9 @@ impl Tables {
             {
                 let (_, _, id) = ticket;
                 claimed.push(self.take(now, queue, id, claim, registry));
-                bytes += claimed.last().map_or(0, Claimed::bytes);
+                let last = claimed.last().expect("one was claimed just now");
+                self.note_claim(last.hold, last.attempt);
+                bytes += last.bytes();
                 let has_enough_bytes = !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max);
                 if has_enough_bytes || claimed.len() == claim.limit {
                     return claimed;
@@ -135,7 +137,8 @@ impl Tables {
         });
         let hold = Hold { job: id, fence: row.fence };
         let rare = row.rare();
-        let claimed = Claimed {
+        // Made where it is returned: it is large.
+        Claimed {
             hold,
             queue,
             kind: row.kind.clone(),
@@ -151,8 +154,6 @@ impl Tables {
             traceparent: rare.traceparent.clone(),
             exclusive: row.exclusive,
             waited: now.wall.since(row.run_at),
-        };
-        self.note_claim(hold, claimed.attempt);
-        claimed
+        }
     }
 }

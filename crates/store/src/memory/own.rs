@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 /// Small pieces that came together are copied together, up to so many bytes: so much at most is kept for the least of them.
-const TOGETHER_MAX: usize = 1 << 10;
+const TOGETHER_MAX: usize = 1 << 12;
 
 /// Makes a piece of a message a copy.
 pub(super) fn own(piece: &mut Bytes) {
@@ -58,9 +58,12 @@ mod tests {
 
     #[test]
     fn small_ones_are_copied_together_and_never_too_many() {
-        let copies = copied(&[100; 35]);
+        let copies = copied(&[100; 95]);
         let largest = together(&copies).into_iter().max();
-        assert!(largest.is_some_and(|bytes| (500..=TOGETHER_MAX).contains(&bytes)), "{largest:?}");
+        assert!(
+            largest.is_some_and(|bytes| (TOGETHER_MAX - 100..=TOGETHER_MAX).contains(&bytes)),
+            "{largest:?}"
+        );
     }
 
     #[test]

@@ -2,19 +2,24 @@
 
 use std::ops::{Index, IndexMut};
 
-/// How many things are allocated together. Their room is given back when all of them are gone.
-const CHUNK: usize = 64;
+/// How many things are allocated together.
+const CHUNK: usize = u64::BITS as usize;
+/// Room that is kept although nothing is in it, in chunks: things that come as fast as others go need none from elsewhere.
+const IDLE_MAX: usize = 32;
 
 /// Gives each thing a number, which is used again after it.
 pub(super) struct Slab<T> {
     chunks: Vec<Chunk<T>>,
     /// The chunks that have room.
     open: Vec<u32>,
+    /// How many chunks are empty and keep their room.
+    idle: usize,
 }
 
 struct Chunk<T> {
     things: Vec<Option<T>>,
-    free: Vec<u8>,
+    /// Which places are free again.
+    free: u64,
 }
 
 impl<T> Slab<T> {
@@ -22,24 +27,13 @@ impl<T> Slab<T> {
     pub(super) fn insert(&mut self, thing: T) -> u32 {
         if self.open.is_empty() {
             self.open.push(self.chunks.len() as u32);
-            self.chunks.push(Chunk { things: Vec::new(), free: Vec::new() });
+            self.chunks.push(Chunk::default());
         }
         let number = *self.open.last().expect("one was opened if there was none");
         let chunk = &mut self.chunks[number as usize];
-        let place = match chunk.free.pop() {
-            Some(place) => {
-                chunk.things[usize::from(place)] = Some(thing);
-                usize::from(place)
-            }
-            None => {
-                if chunk.things.is_empty() {
-                    chunk.things.reserve_exact(CHUNK);
-                }
-                chunk.things.push(Some(thing));
-                chunk.things.len() - 1
-            }
-        };
-        if chunk.free.is_empty() && chunk.things.len() == CHUNK {
+        self.idle -= usize::from(chunk.is_idle());
+        let place = chunk.insert(thing);
+        if chunk.is_full() {
             self.open.pop();
         }
         number * CHUNK as u32 + place as u32
@@ -49,20 +43,56 @@ impl<T> Slab<T> {
         let (number, place) = (number / CHUNK as u32, number as usize % CHUNK);
         let chunk = &mut self.chunks[number as usize];
         debug_assert!(chunk.things[place].is_some(), "only what is there is removed");
-        chunk.things[place] = None;
-        if chunk.free.is_empty() && chunk.things.len() == CHUNK {
+        if chunk.is_full() {
             self.open.push(number);
         }
-        chunk.free.push(place as u8);
-        if chunk.free.len() == chunk.things.len() {
-            *chunk = Chunk { things: Vec::new(), free: Vec::new() };
+        chunk.things[place] = None;
+        chunk.free |= 1 << place;
+        if chunk.is_idle() {
+            if self.idle < IDLE_MAX {
+                self.idle += 1;
+            } else {
+                *chunk = Chunk::default();
+            }
         }
+    }
+}
+
+impl<T> Chunk<T> {
+    #[inline]
+    fn insert(&mut self, thing: T) -> usize {
+        if self.free == 0 {
+            if self.things.is_empty() {
+                self.things.reserve_exact(CHUNK);
+            }
+            self.things.push(Some(thing));
+            return self.things.len() - 1;
+        }
+        let place = self.free.trailing_zeros() as usize;
+        self.free &= self.free - 1;
+        self.things[place] = Some(thing);
+        place
+    }
+
+    fn is_full(&self) -> bool {
+        self.things.len() == CHUNK && self.free == 0
+    }
+
+    /// Whether it has room, and all of it is free.
+    fn is_idle(&self) -> bool {
+        !self.things.is_empty() && self.free.count_ones() as usize == self.things.len()
+    }
+}
+
+impl<T> Default for Chunk<T> {
+    fn default() -> Self {
+        Chunk { things: Vec::new(), free: 0 }
     }
 }
 
 impl<T> Default for Slab<T> {
     fn default() -> Self {
-        Slab { chunks: Vec::new(), open: Vec::new() }
+        Slab { chunks: Vec::new(), open: Vec::new(), idle: 0 }
     }
 }
 
@@ -89,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_has_a_number_of_its_own_and_room_is_given_back() {
+    fn what_is_there_has_a_number_of_its_own() {
         let (mut slab, mut model) = (Slab::default(), BTreeMap::new());
         let mut random = 1_u64;
         for step in 0..20_000_u64 {
@@ -107,6 +137,18 @@ mod tests {
         }
         assert!(slab.chunks.len() <= 1_000_usize.div_ceil(CHUNK), "numbers are used again");
         model.into_keys().for_each(|number| slab.remove(number));
-        assert!(slab.chunks.iter().all(|chunk| chunk.things.capacity() == 0));
+        assert!(slab.chunks.iter().all(|chunk| chunk.things.iter().all(Option::is_none)));
+    }
+
+    #[test]
+    fn room_is_given_back_but_for_a_little() {
+        let mut slab = Slab::default();
+        for _ in 0..2 {
+            let numbers: Vec<u32> = (0..100 * CHUNK).map(|thing| slab.insert(thing)).collect();
+            assert_eq!((slab.chunks.len(), slab.idle), (100, 0));
+            numbers.into_iter().for_each(|number| slab.remove(number));
+            let with_room = slab.chunks.iter().filter(|chunk| chunk.things.capacity() > 0).count();
+            assert_eq!((with_room, slab.idle), (IDLE_MAX, IDLE_MAX));
+        }
     }
 }

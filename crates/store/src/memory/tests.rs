@@ -1,5 +1,6 @@
 //! The shared memory store keeps every promise of the port but durability, with one handle and with several.
 
+use std::ops::Range;
 use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,11 +8,11 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{ClientId, JobId, Kind, NewJob, Outcome, QueueName, Report, State, WorkerKey};
+use model::{ClientId, JobId, Kind, NewJob, Outcome, QueueName, Report, Retry, State, WorkerKey};
 
 use super::MemoryStore;
 use crate::conformance::{BoxFuture, Case, Harness, TestClock, ready};
-use crate::port::{Claim, EnqueueBatch, JobStore, News, Progress};
+use crate::port::{Claim, EnqueueBatch, JobStore, News, Progress, Selection};
 
 mod every {
     use super::check;
@@ -127,31 +128,51 @@ fn what_is_kept_is_no_piece_of_a_message() {
     }
 }
 
-/// What is kept for people is bounded while a backlog is drained, too.
-#[test]
-fn ended_jobs_do_not_pile_up_while_nothing_comes_in() {
-    const KEPT: u64 = 10_000;
-    const JOBS: u64 = KEPT + 500;
-    let store = MemoryStore::volatile(Arc::new(TestClock::new()));
+/// Ended jobs that nobody comes back for are kept for people to see, so many of them.
+const KEPT: u64 = 10_000;
+
+/// Submits jobs with these numbers to an empty queue, and has all of them end like this.
+fn run(store: &MemoryStore, queue: &str, client: ClientId, numbers: Range<u64>, outcome: &Outcome) {
     let (queue, kind, worker) =
-        (QueueName::new("q").unwrap(), Kind::new("k").unwrap(), WorkerKey::new("w").unwrap());
-    let client = ClientId::unattended(TestClock::START, 1);
+        (QueueName::new(queue).unwrap(), Kind::new("k").unwrap(), WorkerKey::new("w").unwrap());
     let job = |number| NewJob::new(client.job(number), queue.clone(), kind.clone(), Bytes::new());
-    ready(store.enqueue(EnqueueBatch { request_id: None, jobs: (0..JOBS).map(job).collect() })).unwrap();
+    let jobs: Vec<NewJob> = numbers.map(job).collect();
+    let count = jobs.len();
+    ready(store.enqueue(EnqueueBatch { request_id: None, jobs })).unwrap();
     let claim = Claim {
         holder: worker.clone(),
         queues: vec![queue.clone()],
-        limit: JOBS as usize,
+        limit: count,
         lease: Duration::from_secs(30),
         bytes_max: usize::MAX,
         exclusive: true,
     };
     let claimed = ready(store.claim(claim)).unwrap();
-    let outcome = || Outcome::Completed { result: Bytes::new() };
-    let reports = claimed.iter().map(|job| Report { hold: job.hold, outcome: outcome() }).collect();
-    assert_eq!(ready(store.finish(&worker, reports)).unwrap().len() as u64, JOBS);
+    let reports = claimed.iter().map(|job| Report { hold: job.hold, outcome: outcome.clone() }).collect();
+    assert_eq!(ready(store.finish(&worker, reports)).unwrap().len(), count);
+}
+
+/// What is kept for people is bounded while a backlog is drained, too.
+#[test]
+fn ended_jobs_do_not_pile_up_while_nothing_comes_in() {
+    let store = MemoryStore::volatile(Arc::new(TestClock::new()));
+    let client = ClientId::unattended(TestClock::START, 1);
+    run(&store, "q", client, 0..KEPT + 500, &Outcome::Completed { result: Bytes::new() });
     let completed = ready(store.stats()).unwrap()[0].counts[State::Completed as usize];
     assert_eq!(completed, KEPT);
     assert_eq!(ready(store.get(client.job(499))).unwrap(), None, "the oldest go");
     assert!(ready(store.get(client.job(500))).unwrap().is_some());
+}
+
+#[test]
+fn an_ended_job_that_was_called_back_makes_no_room_for_others() {
+    let store = MemoryStore::volatile(Arc::new(TestClock::new()));
+    let client = ClientId::unattended(TestClock::START, 1);
+    let state = || ready(store.get(client.job(0))).unwrap().map(|job| job.state);
+    let failed = Outcome::Failed { error: "no".to_owned(), retry: Retry::Never };
+    run(&store, "failing", client, 0..1, &failed);
+    assert_eq!(state(), Some(State::Dead));
+    ready(store.redrive(Selection::Ids(vec![client.job(0)]), 1)).unwrap();
+    run(&store, "q", client, 1..KEPT + 2, &Outcome::Completed { result: Bytes::new() });
+    assert_eq!(state(), Some(State::Available));
 }
