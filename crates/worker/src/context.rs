@@ -29,7 +29,6 @@ struct RunningJob {
     /// Its payload is empty here: the handler got it.
     assignment: wire::Assignment,
     home: Arc<Home>,
-    token: CancellationToken,
     live: Mutex<Live>,
 }
 
@@ -37,6 +36,8 @@ struct RunningJob {
 #[derive(Default)]
 struct Live {
     stop: Option<StopReason>,
+    /// Made for the first who asks: most handlers end before they could be told to stop.
+    token: Option<CancellationToken>,
     /// The latest progress note that the session has not taken yet.
     note: Option<Bytes>,
     /// The session has not taken the last sign yet.
@@ -53,7 +54,6 @@ impl JobContext {
                 is_exclusive: grant.exclusive,
                 assignment,
                 home,
-                token: CancellationToken::new(),
                 live: Mutex::default(),
             }),
         }
@@ -142,17 +142,24 @@ impl JobContext {
 
     /// Waits until the handler should stop, for whatever [reason](Self::stop_reason).
     pub async fn cancelled(&self) {
-        self.job.token.cancelled().await;
+        self.cancellation_token().cancelled().await;
     }
 
     /// Whether the handler should stop.
     pub fn is_cancelled(&self) -> bool {
-        self.job.token.is_cancelled()
+        let live = self.live();
+        live.stop.is_some() || live.token.as_ref().is_some_and(CancellationToken::is_cancelled)
     }
 
     /// Fires when the handler should stop; to be given to libraries that take a token.
     pub fn cancellation_token(&self) -> CancellationToken {
-        self.job.token.clone()
+        let mut live = self.live();
+        let (token, is_stopped) = (live.token.get_or_insert_default().clone(), live.stop.is_some());
+        drop(live);
+        if is_stopped {
+            token.cancel();
+        }
+        token
     }
 
     /// Why the handler should stop.
@@ -222,8 +229,11 @@ impl JobContext {
         if live.stop.is_none() || reason == StopReason::Lost {
             live.stop = Some(reason);
         }
+        let token = live.token.clone();
         drop(live);
-        self.job.token.cancel();
+        if let Some(token) = token {
+            token.cancel();
+        }
     }
 
     pub(crate) fn take_note(&self) -> Option<Bytes> {
@@ -254,5 +264,38 @@ impl fmt::Debug for JobContext {
             .field("queue", &self.queue())
             .field("kind", &self.kind())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::testing::context;
+
+    #[tokio::test]
+    async fn whoever_asked_before_hears_of_the_stop() {
+        let context = context("welcome");
+        let token = context.cancellation_token();
+        assert!(!context.is_cancelled() && !token.is_cancelled());
+        context.stop(StopReason::Cancelled);
+        assert!(context.is_cancelled() && token.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn the_first_who_asks_may_ask_after_the_stop() {
+        let context = context("welcome");
+        context.stop(StopReason::Cancelled);
+        assert!(context.is_cancelled());
+        assert_eq!(context.cancelled().now_or_never(), Some(()));
+    }
+
+    #[tokio::test]
+    async fn a_library_that_cancels_the_token_is_heard() {
+        let context = context("welcome");
+        context.cancellation_token().cancel();
+        assert!(context.is_cancelled());
+        assert_eq!(context.stop_reason(), None, "it was not us");
     }
 }

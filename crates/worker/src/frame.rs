@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lease::ledger::{Grant, Input, ReportAnswer, Start, Transmit};
 use lease::message::Generation;
-use model::{Fence, Hold, Invalid, Outcome, Report, Retry};
+use model::{Fence, Hold, Invalid, Outcome, Report, Retry, WorkerKey};
 use rpc::convert;
 use rpc::lease_convert;
 use rpc::wire;
@@ -42,9 +42,15 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
     }
 }
 
-/// What an assignment grants; `kind_timeout` is how often handlers of its kind must say that they get on.
-pub(crate) fn grant(assignment: &wire::Assignment, kind_timeout: Option<Duration>) -> Option<Grant> {
+/// What an assignment grants, to us under this key as a rule; `kind_timeout` is how often handlers of its kind must say that they
+/// get on.
+pub(crate) fn grant(
+    assignment: &wire::Assignment,
+    key: &WorkerKey,
+    kind_timeout: Option<Duration>,
+) -> Option<Grant> {
     readable("assignment", || {
+        let is_ours = assignment.worker == key.as_str();
         let span = |ms: Option<i64>, what| ms.map(|ms| convert::span(ms, what)).transpose();
         let job_timeout = span(assignment.heartbeat_timeout_ms, "heartbeat_timeout_ms")?;
         Ok(Grant {
@@ -56,7 +62,7 @@ pub(crate) fn grant(assignment: &wire::Assignment, kind_timeout: Option<Duration
             at_once: assignment.at_once,
             start: Start {
                 generation: Generation(assignment.generation),
-                key: convert::worker(&assignment.worker)?,
+                key: if is_ours { key.clone() } else { convert::worker(&assignment.worker)? },
                 number: assignment.start,
             },
         })
@@ -127,4 +133,24 @@ fn report(report: Report) -> wire::Report {
 
 fn readable<T>(what: &'static str, read: impl FnOnce() -> Result<T, Invalid>) -> Option<T> {
     read().inspect_err(|error| tracing::warn!(what, %error, "the server sent something unreadable")).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The ledger refuses what is meant for the key before: it must hear whose it is.
+    #[test]
+    fn a_grant_says_whom_it_is_for() {
+        let keys = ["w1", "w2"].map(|key| WorkerKey::new(key).unwrap());
+        for key in &keys {
+            let assignment = wire::Assignment {
+                job: "01890a5d-ac96-774b-bcce-b302099a8057".into(),
+                worker: key.to_string(),
+                ..wire::Assignment::default()
+            };
+            let grant = grant(&assignment, &keys[0], None).expect("readable");
+            assert_eq!(grant.start.key, *key);
+        }
+    }
 }

@@ -22,17 +22,17 @@ pub(crate) struct Jobs {
     handlers: Handlers,
     home: Arc<Home>,
     kill_wait: Duration,
-    /// The assignment that is being handed in just now.
+    /// The job that is being handed in just now.
     arrived: Option<Assigned>,
     /// Exclusive ones, which start only when their bind is acknowledged.
     waiting: HashMap<Hold, Assigned>,
     running: HashMap<Hold, Running>,
 }
 
-/// A job as it came.
+/// A job that has not started.
 pub(crate) struct Assigned {
-    pub(crate) grant: Grant,
-    pub(crate) assignment: wire::Assignment,
+    pub(crate) context: JobContext,
+    payload: Bytes,
 }
 
 struct Running {
@@ -64,24 +64,28 @@ impl Jobs {
     }
 
     /// A job was assigned; the ledger is about to say what becomes of it.
-    pub(crate) fn arrive(&mut self, assigned: Assigned) {
-        self.arrived = Some(assigned);
+    pub(crate) fn arrive(&mut self, grant: &Grant, mut assignment: wire::Assignment) {
+        let payload = std::mem::take(&mut assignment.payload);
+        let context = JobContext::new(grant, assignment, Arc::clone(&self.home));
+        self.arrived = Some(Assigned { context, payload });
     }
 
     /// The ledger has said all it has to say about the job that arrived. An exclusive one waits for its start now, if
     /// `is_held` says so: a job that was refused without a word never starts.
     pub(crate) fn settle(&mut self, is_held: impl FnOnce(Hold) -> bool) {
         if let Some(assigned) = self.arrived.take()
-            && assigned.grant.exclusive
-            && is_held(assigned.grant.hold)
+            && assigned.context.is_exclusive()
+            && is_held(assigned.context.hold())
         {
-            self.waiting.insert(assigned.grant.hold, assigned);
+            self.waiting.insert(assigned.context.hold(), assigned);
         }
     }
 
     /// Takes the job that is to start now, or never.
     pub(crate) fn take(&mut self, hold: Hold) -> Option<Assigned> {
-        self.arrived.take_if(|assigned| assigned.grant.hold == hold).or_else(|| self.waiting.remove(&hold))
+        let arrived = self.arrived.take_if(|assigned| assigned.context.hold() == hold);
+        // Usually nobody waits, and this is asked at the end of every job.
+        arrived.or_else(|| if self.waiting.is_empty() { None } else { self.waiting.remove(&hold) })
     }
 
     /// Starts the handler of a job. An exclusive one inside this process asks `is_in_time` once more when the guardian has
@@ -92,15 +96,13 @@ impl Jobs {
         guard: &Guard,
         is_in_time: impl Fn() -> bool + Send + 'static,
     ) {
-        let Assigned { grant, mut assignment } = assigned;
-        let hold = grant.hold;
-        let Some(handler) = self.handlers.find(&assignment.kind).cloned() else {
-            let ended = handler::unhandled(&assignment.kind);
+        let Assigned { context, payload } = assigned;
+        let hold = context.hold();
+        let Some(handler) = self.handlers.find(context.kind()).cloned() else {
+            let ended = handler::unhandled(context.kind());
             let _ = self.home.events.send(JobEvent::Finished { hold, ended });
             return;
         };
-        let payload = std::mem::take(&mut assignment.payload);
-        let context = JobContext::new(&grant, assignment, Arc::clone(&self.home));
         let place = self.spawn(handler, context.clone(), payload, guard, is_in_time);
         self.running.insert(hold, Running { context, place });
     }

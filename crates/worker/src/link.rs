@@ -22,8 +22,9 @@ use crate::watch::Watch;
 
 /// Frames that wait for the network; when there are more, what is said next is gathered into one larger frame.
 const FRAMES_OUT_MAX: usize = 2;
-/// Frames that wait for the session; when there are more, the server is held back by flow control.
-const EVENTS_IN_MAX: usize = 16;
+/// Frames that wait for the session; when there are more, the server is held back by flow control. Were there many, the jobs of
+/// all would be started before one of them runs, and what a job needs would have left the processor's caches by then.
+const EVENTS_IN_MAX: usize = 1;
 /// How long a server may take to open the stream and welcome us before the next one is tried: a quarter of the lease,
 /// within these bounds.
 const WELCOME_TIMEOUT_MIN: Duration = Duration::from_secs(1);

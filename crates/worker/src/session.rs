@@ -26,7 +26,7 @@ use crate::guard::Guard;
 use crate::handler::Handlers;
 use crate::healthcheck::Checks;
 use crate::home::{Home, JobEvent};
-use crate::jobs::{Assigned, Jobs};
+use crate::jobs::Jobs;
 use crate::key;
 use crate::link::{self, LinkEvent, LinkTerms};
 use crate::route::Route;
@@ -232,8 +232,8 @@ impl Session {
         }
         for assignment in frame.assignments {
             let kind_timeout = self.jobs.heartbeat_timeout(&assignment.kind);
-            if let Some(grant) = frame::grant(&assignment, kind_timeout) {
-                self.jobs.arrive(Assigned { grant: grant.clone(), assignment });
+            if let Some(grant) = frame::grant(&assignment, self.ledger.key(), kind_timeout) {
+                self.jobs.arrive(&grant, assignment);
                 self.input(now, Input::Assigned(grant));
                 self.jobs.settle(|hold| self.ledger.is_waiting(hold));
             }
@@ -389,7 +389,7 @@ impl Session {
 
     fn start_job(&mut self, hold: Hold) {
         let assigned = self.jobs.take(hold).expect("a start names a job that was assigned");
-        let (Hold { job, fence }, attempt) = (hold, assigned.assignment.attempt);
+        let (Hold { job, fence }, attempt) = (hold, assigned.context.attempt());
         self.observer.tell(|| WorkerEvent::Started { job, fence, attempt });
         let (clock, until) = (Arc::clone(&self.clock), self.ledger.exclusive_hold_until());
         let start_by = until.map(|until| self.stopping.stop_at(until));
