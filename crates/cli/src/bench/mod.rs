@@ -81,15 +81,6 @@ impl StoreKind {
         }
     }
 
-    /// How many slots workers have unless told otherwise: the more, the more jobs share a sync of the disk. Where nothing is
-    /// synced, they only push each other out of the processor's caches.
-    const fn slots(self) -> u32 {
-        match self {
-            StoreKind::Sqlite | StoreKind::Memory | StoreKind::Postgres => 4_000,
-            StoreKind::Volatile => 1_000,
-        }
-    }
-
     /// Refuses what a measurement of stores that remember cannot be asked about.
     fn must_remember(self) -> Result<()> {
         if self == StoreKind::Volatile {

@@ -17,7 +17,6 @@ use super::{QUEUE, SystemArgs};
 
 /// Jobs in one claim and in one report: about what the server hands to the store at a time when it is busy.
 const BATCH: usize = 100;
-
 /// How often the jobs go through the store.
 const PASSES: u64 = 5;
 /// Linux counts a process's CPU time in these, whatever its own clock does.

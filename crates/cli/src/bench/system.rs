@@ -35,9 +35,9 @@ pub(super) struct SystemArgs {
     /// Jobs in one enqueue call.
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) batch: u64,
-    /// Slots of all workers together [default: 4000, and 1000 for volatile queues]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
-    concurrency: Option<u32>,
+    /// Slots of all workers together.
+    #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..))]
+    concurrency: u32,
     /// Jobs per second while latency is measured.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) rate: u64,
@@ -62,8 +62,7 @@ struct Results {
     durable: bool,
     jobs: u64,
     payload: usize,
-    /// Of all workers together.
-    slots: u32,
+    concurrency: u32,
     enqueue_per_s: u64,
     drain_per_s: u64,
     pipelined_per_s: u64,
@@ -131,7 +130,7 @@ impl Results {
             format!("enqueue      {:>9} jobs/s   (calls of {})", self.enqueue_per_s, args.batch),
             format!(
                 "drain        {:>9} jobs/s   (worker processes: {}, {} slots together)",
-                self.drain_per_s, self.servers, self.slots
+                self.drain_per_s, self.servers, self.concurrency
             ),
             format!("pipelined    {:>9} jobs/s   (both at once)", self.pipelined_per_s),
             format!(
@@ -192,10 +191,9 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
     let enqueue_per_s = throughput::enqueue(&bench, args).await?;
 
     bench.bar.set_message("drain");
-    let slots = args.concurrency.unwrap_or(store.slots());
-    let slots_each = (slots / u32::from(args.servers)).max(1);
+    let slots = (args.concurrency / u32::from(args.servers)).max(1);
     let guarded: &[&str] = if is_volatile { &["--guarded"] } else { &[] };
-    let start = |server: &Server| noop::start(&server.url, slots_each, guarded, &home.join("worker.log"));
+    let start = |server: &Server| noop::start(&server.url, slots, guarded, &home.join("worker.log"));
     let mut workers = servers.iter().map(start).collect::<Result<Vec<_>>>()?;
     bench.wait_for_workers().await?;
     if is_volatile {
@@ -227,7 +225,7 @@ async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) 
         durable: !matches!(store, StoreKind::Memory | StoreKind::Volatile) && !args.unsafe_no_fsync,
         jobs: args.jobs,
         payload: args.payload,
-        slots,
+        concurrency: args.concurrency,
         enqueue_per_s,
         drain_per_s,
         pipelined_per_s,
