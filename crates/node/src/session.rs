@@ -237,7 +237,8 @@ impl Gathered {
         Ok(())
     }
 
-    /// Does what was asked, in the order that is safe: notes before reports of the same job, reports before new work.
+    /// Does what was asked: notes before reports of the same job. Credits go first, so that new work is claimed while the reports
+    /// are written.
     async fn handle(mut self, api: &Api, session: &Arc<Session>) -> Answer<Next> {
         let worker = &session.worker;
         let mut answer = ServerFrame::default();
