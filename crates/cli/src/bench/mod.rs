@@ -12,6 +12,7 @@ mod renewals;
 mod rescue;
 mod share;
 mod single;
+mod subject;
 mod system;
 mod throughput;
 

@@ -1,31 +1,33 @@
-//! The whole system, one store after the other: bulk, latency, and one job at a time.
+//! The whole system on each store: bulk, one job at a time, and latency.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args as ClapArgs;
 use serde::Serialize;
-use worker::Client;
 
-use super::{Bench, Database, Home, StoreKind, bar, latency, noop, share, single, throughput};
-use crate::exit::{Exit, Failure};
-use crate::fleet::{Process, Server, this_program};
+use super::latency::Latency;
+use super::single::{self, Single};
+use super::subject::{Bulk, Subject};
+use super::{Home, StoreKind};
+use crate::exit::Exit;
 use crate::output::Output;
 use crate::signals::unless_interrupted;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct SystemArgs {
-    /// Which store the server uses; several are measured one after the other and compared with the first.
+    /// Which store the server uses; several are compared with the first: one after the other in bulk, and in turns of a
+    /// fraction of a second with one job at a time.
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [StoreKind::Sqlite])]
     store: Vec<StoreKind>,
     /// With `--store postgres`: a database of its own for the measurement. Without, a PostgreSQL is started for it, with
     /// fsync, in a temporary directory.
     #[arg(long, value_name = "URL")]
-    database_url: Option<String>,
+    pub(super) database_url: Option<String>,
     /// Servers on that database, each with a worker process.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
-    servers: u16,
+    pub(super) servers: u16,
     /// Jobs in each throughput phase.
     #[arg(long, default_value_t = 200_000, value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(super) jobs: u64,
@@ -37,19 +39,19 @@ pub(super) struct SystemArgs {
     pub(super) batch: u64,
     /// Slots of all workers together.
     #[arg(long, default_value_t = 4_000, value_parser = clap::value_parser!(u32).range(1..))]
-    concurrency: u32,
+    pub(super) concurrency: u32,
     /// Jobs per second while latency is measured.
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) rate: u64,
     /// How long latency is measured, in seconds.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(super) latency_seconds: u64,
-    /// How long one job at a time is measured, in seconds.
+    /// How long one job at a time is measured on each store, in seconds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
     pub(super) single_seconds: u64,
     /// Do not wait for the disk. Fast and forgetful; only for comparison.
     #[arg(long)]
-    unsafe_no_fsync: bool,
+    pub(super) unsafe_no_fsync: bool,
     /// Put the data here instead of in a temporary directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
@@ -92,25 +94,64 @@ struct Ratio {
 }
 
 pub(super) async fn run(args: &SystemArgs, output: &Output) -> Result<Exit> {
-    let home = Home::new(args.data.as_deref())?;
     let quiet = output.is_json() || output.is_quiet();
-    let mut first: Option<Results> = None;
-    for store in &args.store {
-        let place = home.path().join(store.word());
-        std::fs::create_dir_all(&place)?;
-        let mut results = unless_interrupted(measure(args, *store, &place, quiet)).await?;
-        results.ratio = first.as_ref().map(|first| results.beside(first));
+    let all = unless_interrupted(measure(args, quiet)).await?;
+    for (place, results) in all.iter().enumerate() {
         if output.is_json() {
-            output.json(&results)?;
+            output.json(results)?;
         } else {
-            output.line(results.for_people(args))?;
+            let gap = if place > 0 { "\n" } else { "" };
+            output.line(format!("{gap}{}", results.for_people(args)))?;
         }
-        first.get_or_insert(results);
     }
     Ok(Exit::Done)
 }
 
+async fn measure(args: &SystemArgs, quiet: bool) -> Result<Vec<Results>> {
+    let home = Home::new(args.data.as_deref())?;
+    let mut subjects = Vec::new();
+    let mut bulks = Vec::new();
+    for store in &args.store {
+        let mut subject = Subject::start(args, *store, &home.path().join(store.word()), quiet).await?;
+        bulks.push(subject.bulk(args).await?);
+        subjects.push(subject);
+    }
+    let benches = subjects.iter().map(|subject| &subject.bench).collect::<Vec<_>>();
+    let singles = single::measure(&benches, args).await?;
+    let mut all: Vec<Results> = Vec::new();
+    for ((subject, bulk), single) in subjects.into_iter().zip(bulks).zip(singles) {
+        let store = subject.store;
+        let mut results = Results::new(args, store, &bulk, &single, &subject.latency(args).await?);
+        results.ratio = all.first().map(|first| results.beside(first));
+        all.push(results);
+    }
+    Ok(all)
+}
+
 impl Results {
+    fn new(args: &SystemArgs, store: StoreKind, bulk: &Bulk, single: &Single, latency: &Latency) -> Self {
+        let micros_per_job = |time: Duration| (time.as_secs_f64() * 1e8 / args.jobs as f64).round() / 100.0;
+        Results {
+            store: store.word(),
+            servers: args.servers,
+            durable: !matches!(store, StoreKind::Memory | StoreKind::Volatile) && !args.unsafe_no_fsync,
+            jobs: args.jobs,
+            payload: args.payload,
+            concurrency: args.concurrency,
+            enqueue_per_s: bulk.enqueue_per_s,
+            drain_per_s: bulk.drain_per_s,
+            pipelined_per_s: bulk.pipelined_per_s,
+            start_ms_p50: latency.p50,
+            start_ms_p99: latency.p99,
+            single_per_s: single.per_s,
+            single_ms_p50: single.p50,
+            server_us_per_job: micros_per_job(bulk.server_busy),
+            system_us_per_job: micros_per_job(bulk.system_busy),
+            store_us_per_job: bulk.store_alone.map(micros_per_job),
+            ratio: None,
+        }
+    }
+
     fn beside(&self, first: &Results) -> Ratio {
         let times = |ours: f64, theirs: f64| (ours / theirs * 100.0).round() / 100.0;
         let whole = |ours: u64, theirs: u64| times(ours as f64, theirs as f64);
@@ -161,81 +202,4 @@ impl Results {
         }
         lines.join("\n")
     }
-}
-
-async fn measure(args: &SystemArgs, store: StoreKind, home: &Path, quiet: bool) -> Result<Results> {
-    ensure!(
-        args.servers == 1 || store == StoreKind::Postgres,
-        Failure::usage("several servers need `--store postgres`")
-    );
-    let is_volatile = store == StoreKind::Volatile;
-    let database = Database::new(store, args.database_url.as_deref(), !args.unsafe_no_fsync)?;
-    let mut more = vec!["--store", store.word()];
-    if args.unsafe_no_fsync {
-        more.push("--unsafe-no-fsync");
-    }
-    if is_volatile {
-        // A server that nobody can have worked for before has nobody to wait for.
-        more.extend(["--unsafe-initial-wait", "0s"]);
-    }
-    more.extend(database.flags());
-    let mut servers = Vec::new();
-    for number in 0..args.servers {
-        servers.push(Server::start(&this_program()?, &home.join(format!("data-{number}")), &more).await?);
-    }
-    let clients = servers.iter().map(|server| Client::connect(&server.url)).collect::<Result<Vec<_>, _>>()?;
-    let bench = Bench { clients, bar: bar(args.jobs, quiet), forgets: is_volatile };
-
-    bench.bar.set_message("enqueue");
-    bench.pause(true).await?;
-    let enqueue_per_s = throughput::enqueue(&bench, args).await?;
-
-    bench.bar.set_message("drain");
-    let slots = (args.concurrency / u32::from(args.servers)).max(1);
-    let guarded: &[&str] = if is_volatile { &["--guarded"] } else { &[] };
-    let start = |server: &Server| noop::start(&server.url, slots, guarded, &home.join("worker.log"));
-    let mut workers = servers.iter().map(start).collect::<Result<Vec<_>>>()?;
-    bench.wait_for_workers().await?;
-    if is_volatile {
-        bench.wait_for_muster().await?;
-    }
-    let drain_per_s = throughput::drain(&bench, args.jobs).await?;
-
-    bench.bar.set_message("pipelined");
-    let server = servers.iter().map(|server| server.process.pid()).collect::<Result<Vec<_>>>()?;
-    let mut system = workers.iter().map(Process::pid).collect::<Result<Vec<_>>>()?;
-    system.extend(server.iter().copied().chain([rustix::process::getpid()]));
-    let before = (share::busy(&server)?, share::busy(&system)?);
-    let pipelined_per_s = throughput::pipelined(&bench, args).await?;
-    let server_busy = share::busy(&server)?.saturating_sub(before.0);
-    let system_busy = share::busy(&system)?.saturating_sub(before.1);
-    // Now, while the machine is as fast as it was.
-    let store_alone = is_volatile.then(|| share::of_memory(args)).transpose()?;
-
-    bench.bar.set_message("one by one");
-    let single = single::measure(&bench, args).await?;
-
-    bench.bar.set_message("latency");
-    let latency = latency::measure(&bench, args, &mut workers).await?;
-    bench.bar.finish_and_clear();
-    let micros_per_job = |time: Duration| (time.as_secs_f64() * 1e8 / args.jobs as f64).round() / 100.0;
-    Ok(Results {
-        store: store.word(),
-        servers: args.servers,
-        durable: !matches!(store, StoreKind::Memory | StoreKind::Volatile) && !args.unsafe_no_fsync,
-        jobs: args.jobs,
-        payload: args.payload,
-        concurrency: args.concurrency,
-        enqueue_per_s,
-        drain_per_s,
-        pipelined_per_s,
-        start_ms_p50: latency.p50,
-        start_ms_p99: latency.p99,
-        single_per_s: single.per_s,
-        single_ms_p50: single.p50,
-        server_us_per_job: micros_per_job(server_busy),
-        system_us_per_job: micros_per_job(system_busy),
-        store_us_per_job: store_alone.map(micros_per_job),
-        ratio: None,
-    })
 }
