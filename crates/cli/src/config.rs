@@ -14,13 +14,13 @@ use clap::{Args, ValueEnum};
 use lease::passive::PassiveConfig;
 use model::{Invalid, Limits};
 use node::NodeConfig;
-use serde::{Deserialize, Deserializer};
+use serde::Deserialize;
 use store::Retention;
 
 use crate::cluster::{ClusterFile, ClusterFlags, ClusterSettings};
-use crate::duration;
 use crate::logging::{LogArgs, LogFormat, LogLevel};
 use crate::volatile::{self, VolatileFlags};
+use crate::{duration, size};
 
 /// The file looked for in the data directory.
 pub(crate) const FILE_NAME: &str = "tenure.toml";
@@ -172,6 +172,8 @@ pub(crate) struct Settings {
     pub(crate) fsync: bool,
     pub(crate) log: LogArgs,
     pub(crate) node: NodeConfig,
+    /// Bytes that volatile jobs may take.
+    pub(crate) volatile_memory: usize,
     /// See `ServeFlags::faults`.
     pub(crate) faults: String,
     /// None if the server is on its own.
@@ -187,15 +189,15 @@ struct File {
     store: Option<StoreKind>,
     database_url: Option<String>,
     advertise: Option<String>,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "duration::deserialize")]
     lease: Option<Duration>,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "duration::deserialize")]
     verify_after: Option<Duration>,
     registrations_per_second: Option<u32>,
     ping_timeout: Option<PingPreset>,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "duration::deserialize")]
     retain_completed: Option<Duration>,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "duration::deserialize")]
     retain_dead: Option<Duration>,
     max_payload: Option<usize>,
     unsafe_no_fsync: Option<bool>,
@@ -204,11 +206,13 @@ struct File {
     log_format: Option<LogFormat>,
     log_level: Option<LogLevel>,
     volatile_only: Option<bool>,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "duration::deserialize")]
     initial_wait: Option<Duration>,
-    #[serde(deserialize_with = "span")]
+    #[serde(deserialize_with = "duration::deserialize")]
     unsafe_initial_wait: Option<Duration>,
     allow_bump_unhealthy: Option<bool>,
+    #[serde(deserialize_with = "size::deserialize")]
+    volatile_memory: Option<u64>,
     cluster: ClusterFile,
 }
 
@@ -219,6 +223,7 @@ impl File {
             initial_wait: self.initial_wait,
             unsafe_initial_wait: self.unsafe_initial_wait,
             allow_bump_unhealthy: self.allow_bump_unhealthy,
+            volatile_memory: self.volatile_memory,
         }
     }
 }
@@ -235,6 +240,7 @@ impl Settings {
         let defaults = NodeConfig::default();
         let named_store = named_store(&flags, &file)?;
         let volatile = flags.volatile.or(file.volatile());
+        let volatile_memory = volatile.memory()?;
         let is_elsewhere = |store: StoreKind| store != StoreKind::Postgres && flags.database_url.is_some();
         if let Some(store) = named_store.filter(|store| is_elsewhere(*store)) {
             return Err(Invalid::new(format!(
@@ -298,6 +304,7 @@ impl Settings {
                 log_level: flags.log.log_level.or(file.log_level),
             },
             node: node.check()?,
+            volatile_memory,
             faults: flags.faults.unwrap_or_default(),
             cluster,
         })
@@ -386,11 +393,6 @@ fn read_file(path: &Path, text: &str) -> Result<File, Invalid> {
         let why = error.message().replace("unknown field", "unknown key");
         Invalid::new(format!("{} line {line}: {why}", path.display()))
     })
-}
-
-fn span<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    duration::parse(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 fn resolve_listen(text: &str) -> Result<SocketAddr, Invalid> {

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use model::Invalid;
+use serde::de::Error as _;
+use serde::{Deserialize as _, Deserializer};
 
 /// Unit, milliseconds in it; the longest suffix first, so that `ms` is not read as `s`.
 const UNITS: [(&str, u64); 5] =
@@ -31,6 +33,11 @@ pub(crate) fn parse(text: &str) -> Result<Duration, Invalid> {
         Some(millis) if i64::try_from(millis).is_ok() => Ok(Duration::from_millis(millis)),
         _ => Err(wrong("is too long")),
     }
+}
+
+/// Reads one from a settings file.
+pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    parse(&String::deserialize(deserializer)?).map(Some).map_err(D::Error::custom)
 }
 
 /// The span in its largest two units: `350ms`, `12s`, `1m 20s`, `3d 4h`.

@@ -17,6 +17,7 @@ mod output;
 mod past;
 mod percentile;
 mod signals;
+mod size;
 mod storage;
 mod volatile;
 mod wait;

@@ -27,7 +27,7 @@ pub(crate) async fn open(
     let on_commit = move |took, requests| metrics.observe_commit(took, requests);
     Ok(match settings.store {
         StoreKind::Memory => Arc::new(MemoryStore::new(clock)),
-        StoreKind::Volatile => Arc::new(MemoryStore::volatile(clock)),
+        StoreKind::Volatile => Arc::new(MemoryStore::volatile_within(clock, settings.volatile_memory)),
         StoreKind::Sqlite => {
             let options = SqliteOptions {
                 fsync: settings.fsync,
@@ -36,7 +36,8 @@ pub(crate) async fn open(
             };
             let durable = SqliteStore::open(options, Arc::clone(&clock))?;
             // Its volatile queues are beside it, in memory.
-            Paired::open(Arc::new(durable), clock).await?
+            Paired::open(Arc::new(durable), MemoryStore::volatile_within(clock, settings.volatile_memory))
+                .await?
         }
         StoreKind::Postgres => {
             let options = PostgresOptions {

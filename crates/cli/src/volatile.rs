@@ -6,9 +6,10 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use model::Invalid;
 use node::VolatileConfig;
+use store::MemoryStore;
 
 use crate::config::StoreKind;
-use crate::duration;
+use crate::{duration, size};
 
 /// The flags. Absent means: ask the environment, then the file, then the default.
 #[derive(Args, Clone, Debug, Default)]
@@ -28,7 +29,13 @@ pub(crate) struct VolatileFlags {
     #[arg(long, env = "TENURE_ALLOW_BUMP_UNHEALTHY", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = BoolishValueParser::new(), hide_possible_values = true)]
     pub(crate) allow_bump_unhealthy: Option<bool>,
+    /// Memory that volatile jobs may take; when they do, clients wait until some have ended [default: 1GiB]
+    #[arg(long, env = "TENURE_VOLATILE_MEMORY", hide_env_values = true, value_name = "SIZE", value_parser = size::parse)]
+    pub(crate) volatile_memory: Option<u64>,
 }
+
+/// The least that volatile jobs must be allowed: the largest batch fits several times.
+const MEMORY_LEAST: u64 = 64 << 20;
 
 impl VolatileFlags {
     /// What these say, and where they are silent, what the others do.
@@ -45,7 +52,21 @@ impl VolatileFlags {
             initial_wait,
             unsafe_initial_wait,
             allow_bump_unhealthy: self.allow_bump_unhealthy.or(file.allow_bump_unhealthy),
+            volatile_memory: self.volatile_memory.or(file.volatile_memory),
         }
+    }
+
+    /// The bytes that volatile jobs may take.
+    pub(crate) fn memory(&self) -> Result<usize, Invalid> {
+        let bytes = self.volatile_memory.unwrap_or(MemoryStore::VOLATILE_BYTES_DEFAULT as u64);
+        if bytes < MEMORY_LEAST {
+            return Err(Invalid::new(format!(
+                "volatile-memory of {} is too little; give volatile jobs {} or more",
+                size::show(bytes),
+                size::show(MEMORY_LEAST)
+            )));
+        }
+        Ok(usize::try_from(bytes).unwrap_or(usize::MAX))
     }
 
     /// The settings, if this store has volatile queues at all.
@@ -55,6 +76,7 @@ impl VolatileFlags {
             ("initial-wait", self.initial_wait.is_some()),
             ("unsafe-initial-wait", self.unsafe_initial_wait.is_some()),
             ("allow-bump-unhealthy", self.allow_bump_unhealthy == Some(true)),
+            ("volatile-memory", self.volatile_memory.is_some()),
         ];
         if let Some((name, _)) = given.iter().find(|(_, is_given)| *is_given && !has_volatile) {
             return Err(Invalid::new(format!(

@@ -102,7 +102,8 @@ impl From<Invalid> for ApiError {
 
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
-        let retry_after = matches!(error, StoreError::Unavailable(_)).then_some(Duration::from_secs(1));
+        let may_help = matches!(error, StoreError::Unavailable(_) | StoreError::Full(_));
+        let retry_after = may_help.then_some(Duration::from_secs(1));
         ApiError { retry_after, ..ApiError::new(error.kind(), error.to_string()) }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use store::conformance::{self, BoxFuture, Case, Harness, TestClock};
-use store::{JobStore, Paired};
+use store::conformance::{self, BoxFuture, Case, Harness, TestClock, VOLATILE_BYTES};
+use store::{JobStore, MemoryStore, Paired};
 use store_sqlite::{SqliteOptions, SqliteStore};
 use tempfile::TempDir;
 
@@ -61,7 +61,8 @@ impl Harness for Pair {
     fn open(&self, clock: Arc<TestClock>) -> BoxFuture<'_, Arc<dyn JobStore>> {
         Box::pin(async {
             let durable = self.0.open(clock.clone()).await;
-            Paired::open(durable, clock).await.unwrap() as Arc<dyn JobStore>
+            let volatile = MemoryStore::volatile_within(clock, VOLATILE_BYTES);
+            Paired::open(durable, volatile).await.unwrap() as Arc<dyn JobStore>
         })
     }
 }

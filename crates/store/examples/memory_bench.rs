@@ -28,7 +28,7 @@ fn main() {
     measure("volatile, pipelined", &store, &queue, unattended, 2 * JOBS, PIPELINED);
     measure("volatile, acknowledged", &store, &queue, awaited, 0, JOBS);
     let durable = Arc::new(MemoryStore::new(clock.clone()));
-    let pair = ready(Paired::open(durable, clock)).expect("a memory store opens");
+    let pair = ready(Paired::open(durable, MemoryStore::volatile(clock))).expect("a memory store opens");
     let volatile = model::QueuePatch { volatile: Some(true), ..model::QueuePatch::default() };
     ready(pair.set_queue(&queue, volatile)).expect("an empty queue");
     measure("paired", pair.as_ref(), &queue, unattended, 0, JOBS);

@@ -15,6 +15,9 @@ pub enum StoreError {
     /// What is there does not allow it now.
     #[error("{0}")]
     Refused(String),
+    /// There is no room for it in memory now. Trying again helps when some of what is there has gone.
+    #[error("{0}")]
+    Full(String),
     /// The data is damaged or a statement is wrong. Trying again will not help.
     #[error("store damaged: {0}")]
     Corrupt(String),
@@ -27,6 +30,7 @@ impl StoreError {
             StoreError::Unavailable(_) => ErrorKind::Unavailable,
             StoreError::Invalid(_) => ErrorKind::Invalid,
             StoreError::Refused(_) => ErrorKind::Refused,
+            StoreError::Full(_) => ErrorKind::Throttled,
             StoreError::Corrupt(_) => ErrorKind::Internal,
         }
     }

@@ -18,8 +18,8 @@ pub use memory::{MemoryStore, Mutation};
 pub use paired::Paired;
 pub use port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
-    Expired, Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
+    Expired, Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Past, Peer, Progress,
+    Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
 };
 pub use reason::{error_tail, poison_reason};
 pub use remembered::{decode_answer, encode_answer};

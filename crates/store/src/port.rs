@@ -22,7 +22,7 @@ use model::{
 };
 
 use crate::error::StoreError;
-pub use crate::inheritance::{Alarm, Inheritance};
+pub use crate::inheritance::{Alarm, Inheritance, Past, Usage};
 pub use crate::servers::{News, Peer, ServerInfo};
 
 /// A durable home for jobs. See the module's rules.
@@ -174,9 +174,14 @@ pub trait JobStore: Send + Sync + 'static {
         Ok(Vec::new())
     }
 
-    /// The jobs of this client that have ended and are not acknowledged, by id.
-    async fn ended_of(&self, _client: ClientId) -> Result<Vec<Job>, StoreError> {
-        Ok(Vec::new())
+    /// What a client that comes back must be told.
+    async fn past_of(&self, _client: ClientId) -> Result<Past, StoreError> {
+        Ok(Past::default())
+    }
+
+    /// What volatile jobs take in memory. An enqueue that does not fit is [refused](StoreError::Full); what is here is not touched.
+    fn usage(&self) -> Usage {
+        Usage::default()
     }
 
     /// What former lives of the server left behind, as its workers tell it.

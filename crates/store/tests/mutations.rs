@@ -3,7 +3,9 @@
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, OnceLock};
 
-use store::conformance::{BoxFuture, Case, Harness, TestClock, cases, ready, shared_cases, volatile_cases};
+use store::conformance::{
+    BoxFuture, Case, Harness, TestClock, VOLATILE_BYTES, cases, ready, shared_cases, volatile_cases,
+};
 use store::{JobStore, MemoryStore, Mutation};
 
 /// Which case must notice which bug.
@@ -184,6 +186,15 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (AcknowledgedRunsAgain, &["acknowledged_job_is_not_run_again", "ids_below_the_mark_are_refused"]),
         (AcknowledgedResultStaysWithItsWorker, &["acknowledged_job_is_not_run_again"]),
         (ClientForgottenAtOnce, &["client_is_forgotten_after_a_day_of_silence"]),
+        (RoomWithoutEnd, &["full_store_takes_no_more_and_loses_nothing"]),
+        (EndsMakeRoomAtOnce, &["ends_are_kept_for_their_client_though_there_is_no_room"]),
+        (
+            EndForgottenSilently,
+            &[
+                "ends_are_kept_for_their_client_though_there_is_no_room",
+                "client_is_told_when_ends_were_forgotten",
+            ],
+        ),
         (VolatileQueueFollowsPatch, &["volatile_queue_is_exclusive_whatever_is_set"]),
         (DurableIdTaken, &["durable_id_is_refused"]),
         (SharedStoreTakesVolatileQueue, &["volatile_queue_is_refused_where_several_serve"]),
@@ -235,8 +246,8 @@ fn fails(case: &Case, harness: impl Harness) -> bool {
 fn volatile(mutation: Option<Mutation>) -> impl Harness {
     move |clock: Arc<TestClock>| -> Arc<dyn JobStore> {
         Arc::new(match mutation {
-            None => MemoryStore::volatile(clock),
-            Some(mutation) => MemoryStore::volatile_broken(clock, mutation),
+            None => MemoryStore::volatile_within(clock, VOLATILE_BYTES),
+            Some(mutation) => MemoryStore::volatile_broken(clock, VOLATILE_BYTES, mutation),
         })
     }
 }

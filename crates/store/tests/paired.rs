@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use store::conformance::{Case, TestClock, ready};
+use store::conformance::{Case, TestClock, VOLATILE_BYTES, ready};
 use store::{JobStore, MemoryStore, Paired};
 
 mod every {
@@ -20,7 +20,8 @@ mod volatile {
 fn check(case: Case) {
     let paired = |clock: Arc<TestClock>| -> Arc<dyn JobStore> {
         let durable = Arc::new(MemoryStore::new(clock.clone()));
-        ready(Paired::open(durable, clock)).expect("a memory store opens")
+        ready(Paired::open(durable, MemoryStore::volatile_within(clock, VOLATILE_BYTES)))
+            .expect("a memory store opens")
     };
     ready(case.run(paired));
 }

@@ -3,13 +3,15 @@
 use std::sync::Arc;
 
 use model::{QueueName, QueuePatch};
-use store::conformance::{Case, TestClock, ready};
+use store::conformance::{Case, TestClock, VOLATILE_BYTES, ready};
 use store::{JobStore, MemoryStore, StoreError};
 
 store::conformance_tests!(volatile check);
 
 fn check(case: Case) {
-    let volatile = |clock: Arc<TestClock>| -> Arc<dyn JobStore> { Arc::new(MemoryStore::volatile(clock)) };
+    let volatile = |clock: Arc<TestClock>| -> Arc<dyn JobStore> {
+        Arc::new(MemoryStore::volatile_within(clock, VOLATILE_BYTES))
+    };
     ready(case.run(volatile));
 }
 

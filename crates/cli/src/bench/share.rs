@@ -91,7 +91,7 @@ struct Alone {
 impl Alone {
     fn new(payload: Bytes) -> Result<Self> {
         Ok(Alone {
-            store: MemoryStore::volatile(Arc::new(SystemClock)),
+            store: MemoryStore::volatile_within(Arc::new(SystemClock), usize::MAX),
             queue: QueueName::new(QUEUE)?,
             kind: Kind::new("noop")?,
             holder: WorkerKey::new("bench")?,

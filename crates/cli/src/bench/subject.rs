@@ -49,13 +49,14 @@ impl Subject {
         );
         std::fs::create_dir_all(home)?;
         let database = Database::new(store, args.database_url.as_deref(), !args.unsafe_no_fsync)?;
+        let memory = format!("{}B", args.volatile_bytes());
         let mut more = vec!["--store", store.word()];
         if args.unsafe_no_fsync {
             more.push("--unsafe-no-fsync");
         }
         if store == StoreKind::Volatile {
             // A server that nobody can have worked for before has nobody to wait for.
-            more.extend(["--unsafe-initial-wait", "0s"]);
+            more.extend(["--unsafe-initial-wait", "0s", "--volatile-memory", &memory]);
         }
         more.extend(database.flags());
         let mut servers = Vec::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args as ClapArgs;
 use serde::Serialize;
+use store::MemoryStore;
 
 use super::latency::Latency;
 use super::single::{self, Single};
@@ -14,6 +15,9 @@ use super::{Home, StoreKind};
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::signals::unless_interrupted;
+
+/// More than a job takes in memory beside its payload.
+const JOB_BYTES: usize = 1_000;
 
 #[derive(Debug, ClapArgs)]
 pub(super) struct SystemArgs {
@@ -55,6 +59,14 @@ pub(super) struct SystemArgs {
     /// Put the data here instead of in a temporary directory.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+}
+
+impl SystemArgs {
+    /// What a volatile store may take, so that all jobs of a phase fit.
+    pub(super) fn volatile_bytes(&self) -> usize {
+        let bytes = (self.jobs as usize).saturating_mul(self.payload.saturating_add(JOB_BYTES));
+        bytes.max(MemoryStore::VOLATILE_BYTES_DEFAULT)
+    }
 }
 
 #[derive(Debug, Serialize)]

@@ -42,8 +42,9 @@ from TENURE_CLUSTER_KEY. Each node needs a data directory of its own.
 Volatile queues (all of them with --volatile-only, or those that `tenure queues set --volatile`
 names) keep nothing on disk: clients remember what they submitted, workers what they run. After a
 start they wait until all workers have reported, or for the longest lease and a second; `tenure
-muster status` says why. With --volatile-only the data directory is not made; only a node of a
-cluster keeps its epoch there.
+muster status` says why. When their jobs take --volatile-memory, clients wait until some have
+ended. With --volatile-only the data directory is not made; only a node of a cluster keeps its
+epoch there.
 
 The first line on stdout has the address; with --json it is {\"url\":…,\"data\":…,\"pid\":…,
 \"gossip\":…}.

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use lease::registry::Input;
-use model::{Job, JobId, NewJob, QueueName, State};
+use model::{ErrorKind, Job, JobId, NewJob, QueueName, State};
 use rpc::{ApiError, convert, wire};
 use store::{Cancelled, EnqueueAnswer, EnqueueBatch, Enqueued, News, Page, Redriven, Selection};
 
@@ -35,7 +35,14 @@ impl Api {
         if let Some(lowest) = convert::optional(&request.lowest_unacknowledged, str::parse)? {
             self.acknowledge_ends(Vec::new(), Some(lowest)).await?;
         }
-        let Added { answer, queues } = self.add(EnqueueBatch { request_id, jobs }).await?;
+        let count = jobs.len();
+        let added = self.add(EnqueueBatch { request_id, jobs }).await;
+        let added = added.inspect_err(|error| {
+            if error.kind == ErrorKind::Throttled {
+                self.note_no_room(count, error);
+            }
+        });
+        let Added { answer, queues } = added?;
         let unserved = queues.iter().filter(|queue| self.workers_for(queue) == Some(0));
         let enqueued = |job: &Enqueued| wire::Enqueued { id: job.id.to_string(), duplicate: job.duplicate };
         Ok(wire::EnqueueResponse {

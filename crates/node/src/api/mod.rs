@@ -34,7 +34,7 @@ use crate::pingers::Pingers;
 use crate::pulse::Pulse;
 use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
-use crate::volatile::Ends;
+use crate::volatile::{Ends, NoRoom};
 use crate::watch::Watchers;
 
 /// How long the answer to a report or a submission waits for something to go with. Nothing hangs on it: whoever sent that keeps
@@ -67,6 +67,7 @@ pub(crate) struct Api {
     pub(crate) membership: Option<Arc<Membership>>,
     /// Who waits for the ends of volatile jobs.
     pub(crate) ends: Ends,
+    no_room: NoRoom,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -96,6 +97,7 @@ impl Api {
             membership,
             generation: model::Generation::begin(clock.wall(), rand::random()).0,
             ends: Ends::default(),
+            no_room: NoRoom::default(),
             closing: CancellationToken::new(),
             store,
             clock,

@@ -1,40 +1,64 @@
 //! Volatile jobs: what clients submit and know the end of, and how the muster stands.
 
 use std::collections::BTreeMap;
+use std::iter;
 
 use model::{ErrorKind, Hold, JobId, WorkerKey};
 use rpc::{ApiError, lease_convert, wire};
 use store::{Alarm, EnqueueBatch};
 use tokio::sync::oneshot;
-use tracing::error;
+use tracing::{error, warn};
 
 use super::jobs::ids;
 use super::{Answer, Api};
 use crate::event::{Event, RollEvent};
 
+/// The jobs of a client's frame that were not taken.
+#[derive(Default)]
+pub(crate) struct NotTaken {
+    /// They never will be.
+    pub(crate) refused: Vec<wire::Refusal>,
+    /// There was no room for them.
+    pub(crate) postponed: Vec<String>,
+}
+
 impl Api {
-    /// What one frame of a client says. Answers the jobs that will never be taken.
-    pub(crate) async fn take_submissions(&self, frame: wire::SubmitFrame) -> Answer<Vec<wire::Refusal>> {
+    /// What one frame of a client says.
+    pub(crate) async fn take_submissions(&self, frame: wire::SubmitFrame) -> Answer<NotTaken> {
         let lowest = rpc::convert::optional(&frame.lowest_unacknowledged, str::parse)?;
         self.acknowledge_ends(ids(&frame.acknowledged)?, lowest).await?;
+        let mut not_taken = NotTaken::default();
         if frame.jobs.len() > 1 {
             match self.take_all(frame.jobs.clone()).await {
-                // One of them is to blame for all; those that are not are taken.
-                Err(error) if error.kind == ErrorKind::Invalid => {}
-                taken => return taken.map(|()| Vec::new()),
+                // One of them is to blame for all, or there is room for some; those that can be taken are.
+                Err(error) if matches!(error.kind, ErrorKind::Invalid | ErrorKind::Throttled) => {}
+                taken => return taken.map(|()| not_taken),
             }
         }
-        let mut refusals = Vec::new();
-        for job in frame.jobs {
+        let mut jobs = frame.jobs.into_iter();
+        while let Some(job) = jobs.next() {
             let id = job.id.clone();
             match self.take_all(vec![job]).await {
                 Err(error) if error.kind == ErrorKind::Invalid => {
-                    refusals.push(wire::Refusal { id, error: error.message });
+                    not_taken.refused.push(wire::Refusal { id, error: error.message });
+                }
+                Err(error) if error.kind == ErrorKind::Throttled => {
+                    // Those after it must not overtake it.
+                    self.note_no_room(1 + jobs.len(), &error);
+                    not_taken.postponed = iter::once(id).chain(jobs.by_ref().map(|job| job.id)).collect();
                 }
                 taken => taken?,
             }
         }
-        Ok(refusals)
+        Ok(not_taken)
+    }
+
+    /// So many jobs were not taken for this reason, which is that there is no room.
+    pub(super) fn note_no_room(&self, jobs: usize, why: &ApiError) {
+        self.metrics.muster.postponed.inc_by(jobs as u64);
+        if self.no_room.is_news(self.clock.monotonic()) {
+            warn!(reason = %why, "volatile jobs are not taken for lack of room");
+        }
     }
 
     async fn take_all(&self, jobs: Vec<wire::NewJob>) -> Answer<()> {
@@ -85,6 +109,8 @@ impl Api {
         let inheritance = self.store.inheritance();
         status.unclaimed = inheritance.unclaimed;
         status.double_starts = inheritance.double_starts;
+        let usage = self.store.usage();
+        (status.bytes, status.bytes_max) = (usage.bytes, usage.bytes_max);
         Ok(status)
     }
 }

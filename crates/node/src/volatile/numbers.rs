@@ -18,6 +18,9 @@ pub(crate) struct MusterMetrics {
     unclaimed: Gauge,
     double_starts: Gauge,
     stale_reports: Gauge,
+    bytes: Gauge,
+    bytes_max: Gauge,
+    pub(crate) postponed: Counter,
 }
 
 impl MusterMetrics {
@@ -55,6 +58,21 @@ impl MusterMetrics {
             "Reports of volatile jobs that were dropped because worker or fence were wrong",
             self.stale_reports.clone(),
         );
+        r.register(
+            "volatile_bytes",
+            "Memory that volatile jobs take, with all that they carry",
+            self.bytes.clone(),
+        );
+        r.register(
+            "volatile_bytes_max",
+            "Memory with which no more volatile jobs are taken",
+            self.bytes_max.clone(),
+        );
+        r.register(
+            "volatile_postponed",
+            "Volatile jobs that were not taken because there was no room; each time one is tried counts",
+            self.postponed.clone(),
+        );
     }
 
     /// How the muster stands, and what the store knows of former lives of the server.
@@ -67,5 +85,7 @@ impl MusterMetrics {
         self.unclaimed.set(inheritance.unclaimed.cast_signed());
         self.double_starts.set(inheritance.double_starts.cast_signed());
         self.stale_reports.set(inheritance.stale_reports.cast_signed());
+        self.bytes.set(status.bytes.cast_signed());
+        self.bytes_max.set(status.bytes_max.cast_signed());
     }
 }

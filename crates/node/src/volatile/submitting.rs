@@ -9,6 +9,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use model::{ClientId, JobId};
 use rpc::ApiError;
 use rpc::wire::{End, SubmitAnswer, SubmitFrame};
+use store::Past;
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 use tonic::Status;
@@ -20,6 +21,9 @@ use crate::shield::to_the_end;
 /// Ends in one answer at most, and bytes after which it is closed.
 const ANSWER_ENDS_MAX: usize = 1_000;
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// When a client comes again for whose jobs there was no room. Nobody who runs jobs waits for that: there is all the backlog that
+/// there can be.
+const POSTPONED_MS: u32 = 100;
 
 /// Opens the stream that the first frame announces. What has ended and is not acknowledged comes first, then everything as it
 /// ends; what falls in between is told twice.
@@ -35,9 +39,9 @@ where
     let ends = api.ends.follow(client);
     let mut desk = Desk { api, frames, ends, answer: SubmitAnswer::default(), answer_wait: None };
     desk.take(first).await?;
-    let greeting = SubmitAnswer { generation: desk.api.generation, ..std::mem::take(&mut desk.answer) };
-    let ended = desk.api.store.ended_of(client).await?;
-    let mut past = vec![Ok(greeting)];
+    let Past { memory, ended } = desk.api.store.past_of(client).await?;
+    let generation = desk.api.generation;
+    let mut past = vec![Ok(SubmitAnswer { generation, memory, ..std::mem::take(&mut desk.answer) })];
     let mut ended = ended.iter().map(ends::end).peekable();
     while ended.peek().is_some() {
         past.push(Ok(SubmitAnswer { ends: as_many_as_fit(|| ended.next()), ..Default::default() }));
@@ -113,10 +117,14 @@ where
     async fn take(&mut self, frame: SubmitFrame) -> Answer<bool> {
         let is_urgent = frame.jobs.is_empty() || self.answer.frames > 0;
         let api = Arc::clone(&self.api);
-        let refusals = to_the_end(async move { api.take_submissions(frame).await }).await?;
+        let not_taken = to_the_end(async move { api.take_submissions(frame).await }).await?;
         self.answer.frames += 1;
-        self.answer.refusals.extend(refusals);
-        Ok(is_urgent || !self.answer.refusals.is_empty())
+        self.answer.refusals.extend(not_taken.refused);
+        if !not_taken.postponed.is_empty() {
+            self.answer.postponed.extend(not_taken.postponed);
+            self.answer.retry_after_ms = POSTPONED_MS;
+        }
+        Ok(is_urgent || !self.answer.refusals.is_empty() || !self.answer.postponed.is_empty())
     }
 }
 

@@ -16,6 +16,7 @@ mod leaving;
 mod membership;
 mod pings;
 mod resigning;
+mod room;
 mod several;
 mod slow_store;
 mod support;

@@ -27,11 +27,22 @@ async fn start_first() -> Server {
 }
 
 async fn start_with(volatile: VolatileConfig) -> Server {
-    let config = NodeConfig { volatile, ..NodeConfig::default() };
-    Server::start_on(config, Arc::new(MemoryStore::volatile(Arc::new(SystemClock)))).await
+    start_over(volatile, Arc::new(MemoryStore::volatile(Arc::new(SystemClock)))).await
 }
 
-fn client() -> ClientId {
+async fn start_over(volatile: VolatileConfig, store: Arc<MemoryStore>) -> Server {
+    let config = NodeConfig { volatile, ..NodeConfig::default() };
+    Server::start_on(config, store).await
+}
+
+/// A first life whose jobs may take so many bytes, and its store.
+pub(crate) async fn start_within(bytes_max: usize) -> (Server, Arc<MemoryStore>) {
+    let volatile = VolatileConfig { unsafe_initial_wait: Some(Duration::ZERO), ..Default::default() };
+    let store = Arc::new(MemoryStore::volatile_within(Arc::new(SystemClock), bytes_max));
+    (start_over(volatile, store.clone()).await, store)
+}
+
+pub(crate) fn client() -> ClientId {
     ClientId::new(SystemClock.wall(), 7)
 }
 
@@ -42,16 +53,16 @@ async fn submit(server: &Server, client: ClientId, sequence: u64) -> wire::Enque
     server.client.enqueue(request).await.expect("accepted")
 }
 
-async fn status(server: &Server) -> wire::MusterStatus {
+pub(crate) async fn status(server: &Server) -> wire::MusterStatus {
     let (code, shown) = server.http("GET", "/v1/muster", "").await;
     assert_eq!(code, 200, "{shown}");
     serde_json::from_value(shown).expect("a status")
 }
 
 /// A worker that does by hand what the SDK does: it outlives servers.
-struct Survivor {
+pub(crate) struct Survivor {
     key: &'static str,
-    stream: Stream,
+    pub(crate) stream: Stream,
     token: String,
     beats: u64,
     held: Vec<Hold>,
@@ -60,7 +71,7 @@ struct Survivor {
 }
 
 impl Survivor {
-    async fn join(server: &Server, key: &'static str, credits: u32) -> Survivor {
+    pub(crate) async fn join(server: &Server, key: &'static str, credits: u32) -> Survivor {
         let stream = Survivor::open(server, key, credits).await;
         let mut worker =
             Survivor { key, stream, token: String::new(), beats: 0, held: Vec::new(), change: 0, set: None };
@@ -131,7 +142,7 @@ impl Survivor {
         }
     }
 
-    async fn take(&mut self) -> wire::Assignment {
+    pub(crate) async fn take(&mut self) -> wire::Assignment {
         let job = self.hear(|frame| frame.assignments.first().cloned()).await;
         assert!(job.at_once && job.exclusive, "{job:?}");
         self.change += 1;
@@ -139,7 +150,7 @@ impl Survivor {
         job
     }
 
-    async fn report(&mut self, job: &wire::Assignment) -> wire::ReportAnswer {
+    pub(crate) async fn report(&mut self, job: &wire::Assignment) -> wire::ReportAnswer {
         let reports = vec![completed(job, 1)];
         self.stream.say(WorkerFrame { reports, ..Default::default() }).await;
         self.held.retain(|hold| hold.job.to_string() != job.job);
@@ -149,13 +160,13 @@ impl Survivor {
 }
 
 /// What a client says and hears that keeps its submissions.
-struct Submitting {
+pub(crate) struct Submitting {
     frames: mpsc::Sender<wire::SubmitFrame>,
     answers: tonic::Streaming<wire::SubmitAnswer>,
 }
 
 impl Submitting {
-    async fn open(server: &Server, client: ClientId) -> Submitting {
+    pub(crate) async fn open(server: &Server, client: ClientId) -> Submitting {
         let greeting = wire::SubmitFrame { client: client.job(0).to_string(), ..Default::default() };
         let mut submitting = Submitting::greet(server, greeting).await.expect("the stream opens");
         let answer = submitting.answer().await;
@@ -163,7 +174,10 @@ impl Submitting {
         submitting
     }
 
-    async fn greet(server: &Server, greeting: wire::SubmitFrame) -> Result<Submitting, tonic::Status> {
+    pub(crate) async fn greet(
+        server: &Server,
+        greeting: wire::SubmitFrame,
+    ) -> Result<Submitting, tonic::Status> {
         let mut jobs = JobsClient::connect(server.url()).await.expect("the server listens");
         let (frames, outgoing) = mpsc::channel(8);
         frames.send(greeting).await.expect("the stream is not open yet");
@@ -171,7 +185,7 @@ impl Submitting {
         Ok(Submitting { frames, answers })
     }
 
-    async fn say(&self, frame: wire::SubmitFrame) {
+    pub(crate) async fn say(&self, frame: wire::SubmitFrame) {
         self.frames.send(frame).await.expect("the server listens");
     }
 
@@ -181,7 +195,7 @@ impl Submitting {
         self.say(wire::SubmitFrame { jobs: ids.into_iter().map(job).collect(), ..Default::default() }).await;
     }
 
-    async fn answer(&mut self) -> wire::SubmitAnswer {
+    pub(crate) async fn answer(&mut self) -> wire::SubmitAnswer {
         self.heard().await.expect("the stream goes on")
     }
 
@@ -191,7 +205,7 @@ impl Submitting {
         heard.expect("the server answers").expect("the stream does not break")
     }
 
-    async fn end(&mut self) -> wire::End {
+    pub(crate) async fn end(&mut self) -> wire::End {
         loop {
             if let Some(end) = self.answer().await.ends.into_iter().next() {
                 return end;
@@ -354,7 +368,8 @@ async fn what_does_not_fit_is_refused_in_words() {
 #[tokio::test]
 async fn a_job_that_cannot_be_taken_is_refused_and_the_others_are_taken() {
     let durable = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
-    let store = Paired::open(durable, Arc::new(SystemClock)).await.expect("both are empty");
+    let store =
+        Paired::open(durable, MemoryStore::volatile(Arc::new(SystemClock))).await.expect("both are empty");
     let server = Server::start_on(NodeConfig::default(), store).await;
     let set = wire::SetQueueRequest { name: "q".to_owned(), volatile: Some(true), ..Default::default() };
     server.client.set_queue(set).await.expect("it has no jobs");

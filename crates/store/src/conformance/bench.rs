@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use model::{
     ClientId, Clock, Hold, HolderEnd, Job, JobId, NewJob, Outcome, QueueName, QueuePatch, QueueSettings,
     RegistryId, Report, RequestId, State, WallTime, WorkerKey,
@@ -15,7 +16,7 @@ use crate::error::StoreError;
 use crate::port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
 };
 
 pub(super) use super::samples::{
@@ -189,8 +190,17 @@ impl Bench {
     }
 
     pub(super) async fn progress(&self, holder: &str, hold: Hold, note: &'static str) -> bool {
-        let note = Progress { hold, note: Some(text(note)), checkpoint: None };
-        self.progress_all(holder, vec![note]).await == [true]
+        self.note(holder, hold, Some(text(note)), None).await
+    }
+
+    pub(super) async fn note(
+        &self,
+        holder: &str,
+        hold: Hold,
+        note: Option<Bytes>,
+        checkpoint: Option<Bytes>,
+    ) -> bool {
+        self.progress_all(holder, vec![Progress { hold, note, checkpoint }]).await == [true]
     }
 }
 
@@ -398,8 +408,17 @@ impl Bench {
 
     /// The ids and states of what has ended.
     pub(super) async fn ended_of(&self, client: ClientId) -> Vec<(JobId, State)> {
-        let jobs = done(self.store().ended_of(client).await);
+        let jobs = done(self.store().past_of(client).await).ended;
         jobs.iter().map(|job| (job.id, job.state)).collect()
+    }
+
+    /// Since when the store remembers what this client may wait for.
+    pub(super) async fn memory_of(&self, client: ClientId) -> u64 {
+        done(self.store().past_of(client).await).memory
+    }
+
+    pub(super) fn usage(&self) -> Usage {
+        self.store().usage()
     }
 
     pub(super) fn inheritance(&self) -> Inheritance {

@@ -5,7 +5,7 @@ use super::harness::Case;
 use super::{
     adopted, alone, cancel, claim, clients, durable, early, enqueue, exclusive, finish, handles, leases,
     once, progress, promote, purge, push, queues, random, reads, reap, redrive, registries, renew, retire,
-    retry, servers, succeed, volatile, workers,
+    retry, room, servers, succeed, volatile, workers,
 };
 
 /// What every store promises.
@@ -253,6 +253,9 @@ macro_rules! conformance_tests {
                 running_job_below_the_mark_is_not_retried, early_results_below_the_mark_are_unneeded,
                 known_id_is_a_duplicate, client_is_forgotten_after_a_day_of_silence,
                 client_whose_job_waits_is_not_forgotten, ended_job_is_kept_by_retention;
+            room: full_store_takes_no_more_and_loses_nothing, all_that_jobs_carry_is_counted,
+                ends_that_nobody_waits_for_make_room_at_once, ends_are_kept_for_their_client_though_there_is_no_room,
+                client_is_told_when_ends_were_forgotten;
             volatile: volatile_queue_is_exclusive_whatever_is_set, durable_id_is_refused;
         }
     };

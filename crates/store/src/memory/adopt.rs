@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use model::{ClientId, Fence, Hold, Job, JobId, Outcome, Report, State, WorkerKey};
+use model::{ClientId, Fence, Hold, JobId, Outcome, Report, State, WorkerKey};
 
 use super::clock::Now;
 use super::inherited::{Inherited, Legacy};
@@ -19,7 +19,7 @@ use super::jobs::Jobs;
 use super::mutation::Mutation;
 use super::row::Row;
 use super::tables::Tables;
-use crate::port::{Finished, Renewed, Retention};
+use crate::port::{Finished, Past, Renewed, Retention};
 
 /// The lease of a row that is only made to run so that its result can end it.
 const BRIEFLY: Duration = Duration::ZERO;
@@ -157,16 +157,6 @@ impl Tables {
         }
     }
 
-    /// Removes ended jobs that nobody comes back for when there are too many.
-    pub(super) fn make_room(&mut self) {
-        while let Some(id) = self.inherited.as_mut().and_then(|inherited| inherited.ended.pop_surplus()) {
-            // To be changed, so that it is at hand when it is removed.
-            if self.jobs.get_mut(id).is_some_and(|row| row.state.is_terminal()) {
-                self.remove(id);
-            }
-        }
-    }
-
     pub(super) fn acknowledge(
         &mut self,
         now: Now,
@@ -195,26 +185,27 @@ impl Tables {
         unneeded
     }
 
-    pub(super) fn ended_of(&mut self, now: Now, client: ClientId) -> Vec<Job> {
+    pub(super) fn past_of(&mut self, now: Now, client: ClientId) -> Past {
         let Some(inherited) = &mut self.inherited else {
-            return Vec::new();
+            return Past::default();
         };
-        inherited.clients.hear(now.wall, client);
+        let memory = inherited.clients.hear(now.wall, client).memory();
         let knows = |id| self.inherited.as_ref().is_some_and(|inherited| inherited.clients.know_end_of(id));
         let ended = rows_of(client, &self.jobs).filter(|row| row.state.is_terminal());
-        ended.filter(|row| !knows(row.id)).map(|row| self.shown(row)).collect()
+        let ended = ended.filter(|row| !knows(row.id)).map(|row| self.shown(row)).collect();
+        Past { memory, ended }
     }
 
-    /// Forgets at most `limit` clients that were not heard of for a day, with what ended of theirs, and as many results that
-    /// nobody asked for in that time. Answers how many. Whoever has jobs that wait or run is not forgotten.
+    /// Forgets at most `limit` clients that were not heard of for long, with what ended of theirs, and as many results that
+    /// nobody asked for in a day. Answers how many. Whoever has jobs that wait or run is not forgotten.
     pub(super) fn purge_clients(&mut self, now: Now, limit: usize) -> usize {
         let forgets = self.has(Mutation::ClientForgottenAtOnce);
         let Some(inherited) = &mut self.inherited else {
             return 0;
         };
-        let since = now.wall - Retention::REQUEST_IDS;
-        let dropped = inherited.forget_results(since, limit);
-        let since = if forgets { now.wall } else { since };
+        let dropped = inherited.forget_results(now.wall - Retention::REQUEST_IDS, limit);
+        let silence = if forgets { Duration::ZERO } else { inherited.clients.silence_max() };
+        let since = now.wall - silence;
         let silent = self.inherited().clients.silent_since(since);
         let idle = silent
             .into_iter()
@@ -307,7 +298,9 @@ impl Tables {
 
     /// Removes a job for good.
     pub(super) fn remove(&mut self, id: JobId) {
-        self.index.unlink(&self.jobs[id]);
+        let row = &self.jobs[id];
+        self.index.unlink(row);
+        row.count_out(&mut self.bytes);
         self.jobs.remove(id);
     }
 

@@ -93,6 +93,7 @@ impl Tables {
         let rare = row.rare_mut();
         rare.progress = progress.note.or_else(|| rare.progress.take());
         rare.checkpoint = progress.checkpoint.or_else(|| rare.checkpoint.take());
+        row.count_in(&mut self.bytes);
         true
     }
 

@@ -42,7 +42,9 @@ impl Tables {
                 continue;
             }
             let (row, is_heir) = (self.row(now, new), self.is_heir());
-            let mut row = self.jobs.insert(row);
+            let row = self.jobs.insert(row);
+            row.count_in(&mut self.bytes);
+            let mut row = &*row;
             self.index.link(row);
             if is_heir {
                 self.inherit(now, id);
@@ -59,7 +61,7 @@ impl Tables {
                 State::Completed | State::Cancelled | State::Dead => answer.ended.push(id),
             }
         }
-        self.make_room();
+        self.trim_ended();
         if let Some(request) = batch.request_id {
             self.requests.remember(now.wall, request, answer.jobs.clone());
         }
@@ -84,7 +86,7 @@ impl Tables {
     }
 
     /// The job that has the new one's id or unique key.
-    fn taken_by(&self, new: &NewJob) -> Option<JobId> {
+    pub(super) fn taken_by(&self, new: &NewJob) -> Option<JobId> {
         if self.jobs.contains(new.id) {
             return Some(new.id);
         }

@@ -30,16 +30,16 @@ struct Places {
 }
 
 impl Jobs {
-    /// Enters a row that is not here yet, and shows it.
+    /// Enters a row that is not here yet, and hands it out to be changed where it is: it is large.
     #[inline]
-    pub(super) fn insert(&mut self, row: Row) -> &Row {
+    pub(super) fn insert(&mut self, row: Row) -> &mut Row {
         let (block, place) = block_of(row.id);
         let places = self.blocks.at(&block);
         debug_assert!(places.of[place] == NOWHERE, "a job is entered once");
         let number = self.rows.insert(row);
         places.of[place] = number;
         places.taken += 1;
-        &self.rows[number]
+        &mut self.rows[number]
     }
 
     /// Removes a row that is here.

@@ -23,6 +23,7 @@ mod read;
 mod registries;
 mod requests;
 mod rescue;
+mod room;
 mod row;
 mod slab;
 mod store;

@@ -216,6 +216,12 @@ pub enum Mutation {
     AcknowledgedResultStaysWithItsWorker,
     /// What clients know is forgotten with the next purge.
     ClientForgottenAtOnce,
+    /// Jobs are taken though there is no room.
+    RoomWithoutEnd,
+    /// Ends go as soon as there is no room, though their clients had no time to hear of them.
+    EndsMakeRoomAtOnce,
+    /// A client is not told that an end was forgotten that it may wait for.
+    EndForgottenSilently,
     /// A queue of a volatile store is ordinary if it is set so.
     VolatileQueueFollowsPatch,
     /// A volatile store takes jobs with any id.
@@ -226,7 +232,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Those that a store for one registry can have.
-    pub const ALL: [Mutation; 109] = {
+    pub const ALL: [Mutation; 112] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -335,6 +341,9 @@ impl Mutation {
             AcknowledgedRunsAgain,
             AcknowledgedResultStaysWithItsWorker,
             ClientForgottenAtOnce,
+            RoomWithoutEnd,
+            EndsMakeRoomAtOnce,
+            EndForgottenSilently,
             VolatileQueueFollowsPatch,
             DurableIdTaken,
             SharedStoreTakesVolatileQueue,

@@ -55,7 +55,7 @@ impl Tables {
         let finished = self.index.finished.iter().take_while(|(at, _)| *at <= finished_until);
         let buried = self.index.buried.iter().take_while(|(at, _)| *at <= buried_until);
         let gone: Vec<JobId> = finished.chain(buried).take(limit).map(|(_, id)| id).collect();
-        gone.iter().for_each(|id| self.remove(*id));
+        gone.iter().for_each(|id| self.forget_end(*id));
         let forgotten = self.requests.forget(now.wall - Retention::REQUEST_IDS, limit);
         let gone_workers = self.purge_workers(now.wall - Retention::WORKERS, limit);
         let gone_clients = self.purge_clients(now, limit);

@@ -17,8 +17,8 @@ use super::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
+    Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Past, Peer, Progress, Promoted,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
 };
 
 /// Jobs in memory. Keeps every promise of [`JobStore`] but durability.
@@ -39,6 +39,10 @@ struct State {
 }
 
 impl MemoryStore {
+    /// What the jobs of volatile queues may take in memory if nobody chooses: over a million jobs of a hundred bytes, on a machine
+    /// that has anything to spare.
+    pub const VOLATILE_BYTES_DEFAULT: usize = 1 << 30;
+
     /// An empty store for one server. Its lease clock starts at the wall clock's date and then follows monotonic time only.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self::over(clock, Tables::new(None))
@@ -60,16 +64,21 @@ impl MemoryStore {
         Self::over(clock, Tables::shared(Some(mutation)))
     }
 
-    /// An empty store for volatile queues. What workers say of claims that a former life of the server made is believed, and
+    /// An empty store for volatile queues, whose jobs take [`VOLATILE_BYTES_DEFAULT`](Self::VOLATILE_BYTES_DEFAULT) at most. What workers say of claims that a former life of the server made is believed, and
     /// what clients know is not run again. Every queue is volatile and exclusive, and every id one of
     /// [`ClientId::job`].
     pub fn volatile(clock: Arc<dyn Clock>) -> Self {
-        Self::over(clock, Tables::volatile(None))
+        Self::volatile_within(clock, Self::VOLATILE_BYTES_DEFAULT)
     }
 
-    /// An empty store for volatile queues with a deliberate bug, for the mutation check.
-    pub fn volatile_broken(clock: Arc<dyn Clock>, mutation: Mutation) -> Self {
-        Self::over(clock, Tables::volatile(Some(mutation)))
+    /// The same, with another bound on what its jobs take. A batch that is larger than that never fits.
+    pub fn volatile_within(clock: Arc<dyn Clock>, bytes_max: usize) -> Self {
+        Self::over(clock, Tables::volatile(bytes_max, None))
+    }
+
+    /// The same with a deliberate bug, for the mutation check.
+    pub fn volatile_broken(clock: Arc<dyn Clock>, bytes_max: usize, mutation: Mutation) -> Self {
+        Self::over(clock, Tables::volatile(bytes_max, Some(mutation)))
     }
 
     fn over(clock: Arc<dyn Clock>, tables: Tables) -> Self {
@@ -99,12 +108,21 @@ impl MemoryStore {
         tables.purge(now, retention, limit).1
     }
 
-    /// Enqueues as [`JobStore::enqueue`] does, at once.
-    pub(crate) fn put(&self, mut batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+    /// Enqueues as [`JobStore::enqueue`] does, at once; `has_room` if there was [room](Self::find_room) for it already.
+    pub(crate) fn put(&self, mut batch: EnqueueBatch, has_room: bool) -> Result<EnqueueAnswer, StoreError> {
         own_all(&mut batch.jobs, |job| Some(&mut job.payload));
         let (mut tables, now) = self.lock();
         tables.check_ids(&batch)?;
+        if !has_room {
+            tables.find_room(now, &batch)?;
+        }
         Ok(tables.enqueue(now, batch))
+    }
+
+    /// Refuses a batch for which there is no room.
+    pub(crate) fn find_room(&self, batch: &EnqueueBatch) -> Result<(), StoreError> {
+        let (mut tables, now) = self.lock();
+        tables.find_room(now, batch)
     }
 
     /// The state and the time. The clock is read under the lock, so that time never runs backwards between verbs.
@@ -118,7 +136,7 @@ impl MemoryStore {
 #[async_trait]
 impl JobStore for MemoryStore {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        self.put(batch)
+        self.put(batch, false)
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted, StoreError> {
@@ -152,7 +170,7 @@ impl JobStore for MemoryStore {
         });
         let (mut tables, now) = self.lock();
         let answers = reports.into_iter().map(|report| tables.finish(now, holder, report)).collect();
-        tables.make_room();
+        tables.trim_ended();
         Ok(answers)
     }
 
@@ -290,9 +308,14 @@ impl JobStore for MemoryStore {
         Ok(tables.acknowledge(now, ids, lowest))
     }
 
-    async fn ended_of(&self, client: ClientId) -> Result<Vec<Job>, StoreError> {
+    async fn past_of(&self, client: ClientId) -> Result<Past, StoreError> {
         let (mut tables, now) = self.lock();
-        Ok(tables.ended_of(now, client))
+        Ok(tables.past_of(now, client))
+    }
+
+    fn usage(&self) -> Usage {
+        let tables = self.lock().0;
+        Usage { bytes: tables.bytes as u64, bytes_max: tables.bytes_max() as u64 }
     }
 
     fn inheritance(&self) -> Inheritance {

@@ -24,6 +24,8 @@ pub(super) struct Tables {
     pub(super) index: Index,
     pub(super) requests: Requests,
     pub(super) workers: Workers,
+    /// What the jobs take in memory.
+    pub(super) bytes: usize,
     /// Whose workers there are; nothing is known of them in a store for one server.
     pub(super) registries: Option<Registries>,
     /// What workers and clients say of former lives of the server; `None` unless the store is volatile.
@@ -51,10 +53,10 @@ impl Tables {
         Tables { registries: Some(Registries::default()), ..Tables::new(mutation) }
     }
 
-    /// Those of a store for volatile queues.
-    pub(super) fn volatile(mutation: Option<Mutation>) -> Self {
+    /// Those of a store for volatile queues, whose jobs take so many bytes at most.
+    pub(super) fn volatile(bytes_max: usize, mutation: Option<Mutation>) -> Self {
         let mut tables = Tables::new(mutation);
-        tables.inherited = Some(Box::new(Inherited::new(mutation)));
+        tables.inherited = Some(Box::new(Inherited::new(bytes_max, mutation)));
         tables.index.queues.first_settings = volatile_settings(QueueSettings::default());
         tables
     }
@@ -65,6 +67,10 @@ impl Tables {
         self.index.unlink(row);
         let before = row.state;
         edit(row);
+        // Errors and results come with the end of an attempt; progress is counted where it is noted.
+        if before == State::Running {
+            row.count_in(&mut self.bytes);
+        }
         self.index.link(row);
         let legal = before == row.state || before.may_become(row.state);
         debug_assert!(legal || self.mutation.is_some(), "{before:?} must not become {:?}", row.state);
@@ -180,7 +186,7 @@ pub(super) fn volatile_settings(settings: QueueSettings) -> QueueSettings {
 }
 
 /// Whether somebody comes back for what became of this job.
-fn is_awaited(id: JobId) -> bool {
+pub(super) fn is_awaited(id: JobId) -> bool {
     id.submission().is_some_and(|(client, _)| client.is_awaited())
 }
 

@@ -14,7 +14,7 @@ use model::{
 };
 
 use super::Paired;
-use crate::conformance::{TestClock, ready};
+use crate::conformance::{TestClock, VOLATILE_BYTES, ready};
 use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::port::{
@@ -116,7 +116,8 @@ impl Desk {
         let inner = MemoryStore::new(clock.clone());
         let (jobs, settings) = (Gate::default(), Gate::default());
         let durable = Arc::new(Slow { inner, jobs, settings, is_in_trouble: AtomicBool::new(false) });
-        let pair = ready(Paired::open(durable.clone(), clock)).unwrap();
+        let pair = ready(Paired::open(durable.clone(), MemoryStore::volatile_within(clock, VOLATILE_BYTES)))
+            .unwrap();
         let desk = Desk { durable, pair };
         ready(desk.set_volatile("v", true)).unwrap();
         desk
@@ -313,4 +314,22 @@ fn volatile_part_of_a_batch_does_not_come_into_a_queue_that_changed_meanwhile() 
         }
         assert_eq!(desk.is_volatile("v"), [false; 2]);
     }
+}
+
+#[test]
+fn no_half_of_a_batch_is_left_out_for_lack_of_room() {
+    let desk = Desk::new();
+    let large =
+        |number| NewJob { payload: Bytes::from(vec![7; VOLATILE_BYTES / 3 * 2]), ..volatile("v", number) };
+    let is_here = |job: NewJob| ready(desk.pair.get(job.id)).unwrap().is_some();
+    desk.durable.jobs.close();
+    let mut entering = pin!(desk.enqueue(vec![durable("d", 1), large(1)]));
+    assert!(poll(entering.as_mut()).is_pending());
+    ready(desk.enqueue(vec![large(2)])).unwrap();
+    desk.durable.jobs.open();
+    ready(entering).expect("there was room when it came");
+    assert!(is_here(durable("d", 1)) && is_here(large(1)) && is_here(large(2)));
+    let refused = ready(desk.enqueue(vec![durable("d", 2), large(3)]));
+    assert!(matches!(refused, Err(StoreError::Full(_))), "{refused:?}");
+    assert!(!is_here(durable("d", 2)) && !is_here(large(3)));
 }

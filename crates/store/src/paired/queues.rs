@@ -17,12 +17,14 @@ impl Paired {
         let request_id = batch.request_id;
         match Split::by_id(batch.jobs, |job| job.id) {
             Split::Durable(jobs) => self.enqueue_durable(EnqueueBatch { request_id, jobs }).await,
-            Split::Volatile(jobs) => self.enqueue_volatile(EnqueueBatch { request_id, jobs }),
+            Split::Volatile(jobs) => self.enqueue_volatile(EnqueueBatch { request_id, jobs }, false),
             Split::Both { durable, volatile, order } => {
                 drop(self.routes.check(&volatile)?);
-                let batch = EnqueueBatch { request_id: request_id.clone(), jobs: durable };
-                let first = self.enqueue_durable(batch).await?;
-                let second = self.enqueue_volatile(EnqueueBatch { request_id, jobs: volatile })?;
+                let volatile = EnqueueBatch { request_id: request_id.clone(), jobs: volatile };
+                self.volatile.find_room(&volatile)?;
+                let first = self.enqueue_durable(EnqueueBatch { request_id, jobs: durable }).await?;
+                // Whoever took the room meanwhile: half of a batch must not be left out.
+                let second = self.enqueue_volatile(volatile, true)?;
                 let mut ready = first.ready;
                 ready.extend(second.ready);
                 ready.sort_unstable();
@@ -53,9 +55,9 @@ impl Paired {
     }
 
     /// Jobs that find the door of their queue open are in before it can close.
-    fn enqueue_volatile(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
+    fn enqueue_volatile(&self, batch: EnqueueBatch, has_room: bool) -> Result<EnqueueAnswer, StoreError> {
         let _open = self.routes.check(&batch.jobs)?;
-        self.volatile.put(batch)
+        self.volatile.put(batch, has_room)
     }
 
     /// Makes a queue volatile, or durable again.

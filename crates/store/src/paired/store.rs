@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{
-    ClientId, Clock, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report,
+    ClientId, Hold, HolderEnd, Job, JobId, QueueName, QueuePatch, QueueSettings, RegistryId, Report,
     WorkerKey,
 };
 
@@ -16,8 +16,8 @@ use crate::error::StoreError;
 use crate::memory::MemoryStore;
 use crate::port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
-    Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo,
+    Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Past, Peer, Progress, Promoted,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
 };
 
 /// A durable store, with volatile queues in memory beside it.
@@ -30,16 +30,8 @@ pub struct Paired {
 }
 
 impl Paired {
-    /// Pairs this store with an empty volatile one, for those of its queues that are volatile.
-    pub async fn open(durable: Arc<dyn JobStore>, clock: Arc<dyn Clock>) -> Result<Arc<Paired>, StoreError> {
-        Self::over(durable, MemoryStore::volatile(clock)).await
-    }
-
-    /// Pairs these two.
-    pub(super) async fn over(
-        durable: Arc<dyn JobStore>,
-        volatile: MemoryStore,
-    ) -> Result<Arc<Paired>, StoreError> {
+    /// Pairs this store with a volatile one that is empty, for those of its queues that are volatile.
+    pub async fn open(durable: Arc<dyn JobStore>, volatile: MemoryStore) -> Result<Arc<Paired>, StoreError> {
         let queues = durable.queue_settings().await?;
         let volatile_queues: Vec<_> = queues.into_iter().filter(|(_, settings)| settings.volatile).collect();
         for (queue, settings) in &volatile_queues {
@@ -360,8 +352,12 @@ impl JobStore for Paired {
         self.volatile.acknowledge(ids, lowest).await
     }
 
-    async fn ended_of(&self, client: ClientId) -> Result<Vec<Job>, StoreError> {
-        self.volatile.ended_of(client).await
+    async fn past_of(&self, client: ClientId) -> Result<Past, StoreError> {
+        self.volatile.past_of(client).await
+    }
+
+    fn usage(&self) -> Usage {
+        self.volatile.usage()
     }
 
     fn inheritance(&self) -> Inheritance {

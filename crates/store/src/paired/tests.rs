@@ -31,7 +31,7 @@ impl Desk {
     fn new() -> Self {
         let clock = Arc::new(TestClock::new());
         let durable = Arc::new(MemoryStore::new(clock.clone()));
-        let pair = ready(Paired::open(durable.clone(), clock.clone())).unwrap();
+        let pair = ready(Paired::open(durable.clone(), MemoryStore::volatile(clock.clone()))).unwrap();
         let desk = Desk { clock, durable, pair };
         desk.set_volatile("v", true).unwrap();
         desk
@@ -326,7 +326,7 @@ fn volatile_queues_are_so_after_a_restart_and_their_jobs_are_not_there() {
     let paused = QueuePatch { paused: Some(true), max_attempts: Some(Some(3)), ..QueuePatch::default() };
     ready(desk.pair.set_queue(&queue("v"), paused)).unwrap();
     desk.enqueue(vec![durable(1), volatile(2)]);
-    let again = ready(Paired::open(desk.durable.clone(), desk.clock.clone())).unwrap();
+    let again = ready(Paired::open(desk.durable.clone(), MemoryStore::volatile(desk.clock.clone()))).unwrap();
     let desk = Desk { pair: again, ..desk };
     assert!(desk.pair.is_volatile(&queue("v")) && !desk.pair.is_volatile(&queue("d")));
     assert_eq!((desk.state(durable_id(1)), desk.state(volatile_id(2))), (Some(State::Available), None));
@@ -338,7 +338,9 @@ fn volatile_queues_are_so_after_a_restart_and_their_jobs_are_not_there() {
 #[test]
 fn store_for_several_servers_has_no_volatile_queue() {
     let clock = Arc::new(TestClock::new());
-    let pair = ready(Paired::open(Arc::new(MemoryStore::shared(clock.clone())), clock)).unwrap();
+    let pair =
+        ready(Paired::open(Arc::new(MemoryStore::shared(clock.clone())), MemoryStore::volatile(clock)))
+            .unwrap();
     let patch = QueuePatch { volatile: Some(true), ..QueuePatch::default() };
     let refused = ready(pair.set_queue(&queue("q"), patch));
     assert!(matches!(&refused, Err(StoreError::Invalid(why)) if why.0.contains("one server")), "{refused:?}");

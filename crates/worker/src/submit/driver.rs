@@ -1,11 +1,12 @@
 //! The conversation of a submitter with its server: one stream at a time, for ever against a server that does not answer.
 //! Nothing is asked for twice to see whether it has changed.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, stream};
-use model::Generation;
+use model::{Generation, JobId};
 use rpc::{ApiError, wire};
 use tokio::time;
 
@@ -18,6 +19,9 @@ use crate::error::ClientError;
 
 /// How long an acknowledgement waits for a job to go with. Nothing hangs on it: the server remembers the end meanwhile.
 const ACKNOWLEDGE_WAIT: Duration = Duration::from_millis(10);
+
+/// A server that has no room is asked again no sooner and no later than that, whatever it says.
+const PAUSE: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(10);
 
 /// Starts the conversation; it ends when the submitter is done.
 pub(super) fn spawn(shared: &Arc<Shared>) {
@@ -65,6 +69,7 @@ async fn listen(shared: &Shared, answers: &mut Answers, patience: &mut Patience)
     let mut is_met = false;
     // Left as it is when the acknowledgements have gone: a timer for each of them would cost more than they do.
     let mut acks_wait = std::pin::pin!(None);
+    let mut pause = std::pin::pin!(None);
     loop {
         let answer = tokio::select! {
             answer = answers.next() => answer?,
@@ -73,19 +78,30 @@ async fn listen(shared: &Shared, answers: &mut Answers, patience: &mut Patience)
                 shared.hurry();
                 continue;
             }
+            () = async { pause.as_mut().as_pin_mut().expect("it waits").await }, if pause.is_some() => {
+                pause.set(None);
+                if shared.book().submissions.try_again() {
+                    shared.due.notify_one();
+                }
+                continue;
+            }
         };
         let Some(answer) = answer else { return Ok(()) };
         if !std::mem::replace(&mut is_met, true) {
             patience.renew();
-            if shared.book().submissions.meet(Generation(answer.generation)) {
+            if shared.book().submissions.meet(Generation(answer.generation), answer.memory) {
                 tracing::info!(
                     generation = answer.generation,
-                    "another life of the server: submitting again"
+                    "another life of the server, or it has forgotten what it had: submitting again"
                 );
                 shared.due.notify_one();
             }
         }
+        let retry_after = Duration::from_millis(u64::from(answer.retry_after_ms));
         take(shared, answer);
+        if pause.is_none() && shared.book().submissions.is_paused() {
+            pause.set(Some(time::sleep(retry_after.clamp(*PAUSE.start(), *PAUSE.end()))));
+        }
         if acks_wait.is_none() && shared.book().submissions.has_acks() {
             acks_wait.set(Some(time::sleep(ACKNOWLEDGE_WAIT)));
         }
@@ -95,6 +111,12 @@ async fn listen(shared: &Shared, answers: &mut Answers, patience: &mut Patience)
 /// Tells the callers, and makes room for others.
 fn take(shared: &Shared, answer: wire::SubmitAnswer) {
     let mut book = shared.book();
+    if answer.frames > 0 {
+        let postponed: Vec<JobId> = answer.postponed.iter().filter_map(|id| id.parse().ok()).collect();
+        if book.submissions.postponed(&postponed) {
+            tracing::warn!("the server has no room for more jobs; submitting as some of them end");
+        }
+    }
     let is_more_due = book.submissions.answered(answer.frames as usize);
     let mut freed = 0;
     for wire::Refusal { id, error } in answer.refusals {

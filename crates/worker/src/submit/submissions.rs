@@ -26,8 +26,8 @@ pub(super) struct Submissions {
     in_flight_max: usize,
     /// The number of the next submission.
     next: u64,
-    /// The life of the server that answered last.
-    generation: Option<Generation>,
+    /// The life of the server that answered last, and since when it remembers what it had of us.
+    met: Option<(Generation, u64)>,
     /// Those that have not ended.
     live: BTreeMap<u64, wire::NewJob>,
     /// Those of them that the present life of the server has not taken, and that are not on their way.
@@ -38,6 +38,10 @@ pub(super) struct Submissions {
     is_mark_due: bool,
     /// Acknowledgements wait for no job to go with.
     is_hurried: bool,
+    /// Jobs in one frame at most: few when the server had no room lately, to try whether it has some.
+    frame_jobs: usize,
+    /// The server has no room: jobs wait until they are [tried again](Self::try_again).
+    is_paused: bool,
     stream: StreamId,
     /// The present stream was greeted.
     is_greeted: bool,
@@ -73,12 +77,14 @@ impl Submissions {
             client,
             in_flight_max,
             next: 0,
-            generation: None,
+            met: None,
             live: BTreeMap::new(),
             due: BTreeSet::new(),
             ended: Vec::new(),
             is_mark_due: false,
             is_hurried: false,
+            frame_jobs: FRAME_JOBS_MAX,
+            is_paused: false,
             stream: StreamId::default(),
             is_greeted: false,
             sent: VecDeque::new(),
@@ -105,6 +111,7 @@ impl Submissions {
         }
         self.stream = StreamId(self.stream.0 + 1);
         self.is_greeted = false;
+        self.is_paused = false;
         self.stream
     }
 
@@ -113,7 +120,7 @@ impl Submissions {
         if stream != self.stream {
             return Next::Over;
         }
-        let is_due = !self.due.is_empty() || (self.has_acks() && self.is_hurried) || !self.is_greeted;
+        let is_due = self.has_due() || (self.has_acks() && self.is_hurried) || !self.is_greeted;
         if !is_due || self.sent.len() >= FRAMES_MAX {
             return Next::Nothing;
         }
@@ -127,11 +134,11 @@ impl Submissions {
         Next::Frame(wire::SubmitFrame { client, jobs, acknowledged, lowest_unacknowledged })
     }
 
-    /// The present stream is with this life of the server; whether that is another one than before. Then everything is due that
-    /// has not ended and was not just sent there.
-    pub(super) fn meet(&mut self, generation: Generation) -> bool {
-        let before = self.generation.replace(generation);
-        let is_another = before.is_some_and(|before| before != generation);
+    /// The present stream is with this life of the server, which remembers us since then; whether that is another one than
+    /// before, or remembers less. Then everything is due that has not ended and was not just sent there.
+    pub(super) fn meet(&mut self, generation: Generation, memory: u64) -> bool {
+        let before = self.met.replace((generation, memory));
+        let is_another = before.is_some_and(|before| before != (generation, memory));
         if is_another {
             self.due.extend(self.live.keys());
             for sequence in self.sent.iter().flat_map(|sent| &sent.sequences) {
@@ -145,7 +152,33 @@ impl Submissions {
     pub(super) fn answered(&mut self, frames: usize) -> bool {
         let was_full = self.sent.len() >= FRAMES_MAX;
         self.sent.drain(..frames.min(self.sent.len()));
-        was_full && !self.due.is_empty()
+        was_full && self.has_due()
+    }
+
+    /// Which of these jobs the server had no room for. Whether that is news; it is when it had room for all that came before.
+    pub(super) fn postponed(&mut self, ids: &[JobId]) -> bool {
+        if ids.is_empty() {
+            self.frame_jobs = (self.frame_jobs * 2).min(FRAME_JOBS_MAX);
+            return false;
+        }
+        let ours = ids
+            .iter()
+            .filter_map(|id| self.sequence(*id))
+            .filter(|sequence| self.live.contains_key(sequence));
+        self.due.extend(ours.collect::<Vec<_>>());
+        self.is_paused = true;
+        std::mem::replace(&mut self.frame_jobs, 1) == FRAME_JOBS_MAX
+    }
+
+    /// The server may have room again; whether there is something to say that waited for that.
+    pub(super) fn try_again(&mut self) -> bool {
+        self.is_paused = false;
+        self.has_due()
+    }
+
+    /// Whether jobs wait until they are [tried again](Self::try_again).
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
     }
 
     /// The server says that this job has ended; whether we did not know. It is to be acknowledged then.
@@ -191,10 +224,16 @@ impl Submissions {
         self.live.is_empty() && self.ended.is_empty() && self.sent.iter().all(|sent| sent.acks.is_empty())
     }
 
+    /// Whether jobs are to be sent.
+    fn has_due(&self) -> bool {
+        !self.due.is_empty() && !self.is_paused
+    }
+
     /// The oldest of those that are due, as many as fit a frame.
     fn take_due(&mut self) -> (Vec<wire::NewJob>, Vec<u64>) {
         let (mut jobs, mut sequences, mut bytes) = (Vec::new(), Vec::new(), 0);
-        while jobs.len() < FRAME_JOBS_MAX
+        while jobs.len() < self.frame_jobs
+            && self.has_due()
             && let Some(sequence) = self.due.first().copied()
         {
             let job = &self.live[&sequence];

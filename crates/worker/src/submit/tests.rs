@@ -72,7 +72,7 @@ fn talk(submissions: &mut Submissions, stream: StreamId) -> Vec<u64> {
 fn connect(submissions: &mut Submissions, life: Generation) -> (StreamId, Vec<u64>) {
     let stream = submissions.open();
     let mut sent = frame(submissions, stream).map_or_else(Vec::new, |greeting| carried(&greeting));
-    submissions.meet(life);
+    submissions.meet(life, 0);
     submissions.answered(1);
     sent.extend(talk(submissions, stream));
     (stream, sent)
@@ -160,7 +160,7 @@ fn what_was_on_its_way_when_a_stream_broke_is_due_again_unless_it_has_ended() {
     let mut submissions = submitted(3);
     let stream = submissions.open();
     assert_eq!(carried(&frame(&mut submissions, stream).unwrap()), [0, 1, 2]);
-    submissions.meet(FIRST);
+    submissions.meet(FIRST, 0);
     assert!(submissions.end(id(1)), "the server took the frame although its answer was lost");
     let again = submissions.open();
     let frame = frame(&mut submissions, again).unwrap();
@@ -209,7 +209,7 @@ fn another_life_of_the_server_makes_everything_due_again_that_has_not_ended() {
     lost.submit(job());
     let stream = lost.open();
     assert_eq!(carried(&frame(&mut lost, stream).unwrap()), [1]);
-    assert!(lost.meet(SECOND), "after it was sent");
+    assert!(lost.meet(SECOND, 0), "after it was sent");
     lost.answered(1);
     assert_eq!(talk(&mut lost, stream), [0], "the other one was sent to this life");
 }
@@ -217,50 +217,69 @@ fn another_life_of_the_server_makes_everything_due_again_that_has_not_ended() {
 #[test]
 fn whatever_the_order_of_lives_nothing_that_has_not_ended_is_left_behind() {
     // All ways in which seven things can happen to three submissions, of which the present life must hold all in the end.
-    for script in 0..5_u32.pow(7) {
+    for script in 0..THINGS.pow(7) {
         check_script(script);
+    }
+}
+
+/// How many different things may happen.
+const THINGS: u32 = 6;
+
+/// What is on its way to us over a stream.
+enum Word {
+    /// This life of the server was met.
+    Met(u64),
+    /// It took a frame, but for these.
+    Answer(Vec<JobId>),
+}
+
+fn hear(submissions: &mut Submissions, word: Word) {
+    match word {
+        Word::Met(life) => drop(submissions.meet(Generation(life), 0)),
+        Word::Answer(postponed) => {
+            submissions.postponed(&postponed);
+            submissions.answered(1);
+        }
     }
 }
 
 fn check_script(script: u32) {
     let mut submissions = submitted(2);
-    // The life of the server that is alive and what it has taken; the open stream, and what is on its way to us over it: that the
-    // server was met, or that it took a frame.
+    // The life of the server that is alive and what it has taken; the open stream, and what is on its way to us over it.
     let (mut alive, mut taken) = (1_u64, Vec::new());
-    let mut open: Option<(StreamId, Vec<Option<u64>>)> = None;
+    let mut open: Option<(StreamId, Vec<Word>)> = None;
     let mut rest = script;
     for step in 0..7 {
-        match (rest % 5, &mut open) {
+        match (rest % THINGS, &mut open) {
             // The server restarts.
             (0, _) => (alive, taken, open) = (alive + 1, Vec::new(), None),
             // The stream breaks, and another is opened.
-            (1, _) => open = Some((submissions.open(), vec![Some(alive)])),
+            (1, _) => open = Some((submissions.open(), vec![Word::Met(alive)])),
             // A frame reaches the server.
             (2, Some((stream, answers))) => {
                 if let Some(frame) = frame(&mut submissions, *stream) {
                     taken.extend(carried(&frame));
-                    answers.push(None);
+                    answers.push(Word::Answer(Vec::new()));
+                }
+            }
+            // A frame reaches the server, which has no room.
+            (5, Some((stream, answers))) => {
+                if let Some(frame) = frame(&mut submissions, *stream) {
+                    answers.push(Word::Answer(carried(&frame).into_iter().map(id).collect()));
                 }
             }
             // An answer is read.
-            (3, Some((_, answers))) if !answers.is_empty() => match answers.remove(0) {
-                Some(life) => drop(submissions.meet(Generation(life))),
-                None => drop(submissions.answered(1)),
-            },
+            (3, Some((_, answers))) if !answers.is_empty() => hear(&mut submissions, answers.remove(0)),
             (4, _) if step == 3 => drop(submissions.submit(job())),
             _ => {}
         }
-        rest /= 5;
+        rest /= THINGS;
     }
     let all: Vec<u64> = (0..submissions.submit(job()).submission().unwrap().1 + 1).collect();
     // From now on nothing fails.
-    let (stream, answers) = open.unwrap_or_else(|| (submissions.open(), vec![Some(alive)]));
-    for answer in answers {
-        match answer {
-            Some(life) => drop(submissions.meet(Generation(life))),
-            None => drop(submissions.answered(1)),
-        }
-    }
+    let (stream, answers) = open.unwrap_or_else(|| (submissions.open(), vec![Word::Met(alive)]));
+    answers.into_iter().for_each(|word| hear(&mut submissions, word));
+    submissions.try_again();
     while let Some(frame) = frame(&mut submissions, stream) {
         taken.extend(carried(&frame));
         submissions.answered(1);
@@ -313,6 +332,72 @@ fn what_comes_while_many_frames_are_on_their_way_goes_out_together() {
     assert_eq!(frame(&mut submissions, stream).unwrap().jobs.len(), 3);
     assert!(!submissions.answered(usize::MAX), "more than were sent");
     assert_eq!(frame(&mut submissions, stream), None);
+}
+
+#[test]
+fn a_server_without_room_is_tried_again_with_one_job_and_then_with_more() {
+    let mut submissions = submitted(100);
+    let (stream, sent) = connect(&mut submissions, FIRST);
+    assert_eq!(sent.len(), 100);
+    submissions.end(id(1));
+    assert!(submissions.postponed(&[id(1), id(90), id(91)]), "for the first time");
+    assert!(submissions.is_paused() && !submissions.answered(1));
+    submissions.submit(job());
+    assert_eq!(frame(&mut submissions, stream), None, "no jobs before it is time");
+    assert!(submissions.hurry());
+    let acks = frame(&mut submissions, stream).expect("that is what makes room");
+    assert_eq!((carried(&acks), acknowledged(&acks)), (vec![], (vec![1], 0)));
+    submissions.answered(1);
+
+    assert!(submissions.try_again() && !submissions.is_paused());
+    assert_eq!(carried(&frame(&mut submissions, stream).unwrap()), [90]);
+    assert!(!submissions.postponed(&[id(90)]), "still not");
+    submissions.answered(1);
+    assert!(submissions.try_again());
+    for expected in [vec![90], vec![91, 100]] {
+        assert_eq!(carried(&frame(&mut submissions, stream).unwrap()), expected, "the oldest first");
+        submissions.postponed(&[]);
+        submissions.answered(1);
+    }
+    for _ in 0..20 {
+        submissions.submit(job());
+    }
+    let counts: Vec<usize> = std::iter::from_fn(|| {
+        let count = frame(&mut submissions, stream)?.jobs.len();
+        submissions.postponed(&[]);
+        submissions.answered(1);
+        Some(count)
+    })
+    .collect();
+    assert_eq!(counts, [4, 8, 8]);
+    for _ in 0..10 {
+        submissions.postponed(&[]);
+    }
+    assert!(submissions.postponed(&[id(90)]), "it had room for everything meanwhile");
+}
+
+#[test]
+fn another_stream_is_tried_at_once() {
+    let mut submissions = submitted(3);
+    connect(&mut submissions, FIRST);
+    submissions.postponed(&[id(0), id(1), id(2)]);
+    let stream = submissions.open();
+    assert_eq!(carried(&frame(&mut submissions, stream).unwrap()), [0], "with few");
+}
+
+#[test]
+fn a_server_that_has_forgotten_what_it_had_is_as_good_as_another() {
+    let mut submissions = submitted(2);
+    connect(&mut submissions, FIRST);
+    submissions.end(id(0));
+    let stream = submissions.open();
+    assert!(frame(&mut submissions, stream).is_some());
+    assert!(!submissions.meet(FIRST, 0));
+    assert_eq!(frame(&mut submissions, stream), None, "it has it still");
+    let stream = submissions.open();
+    assert!(frame(&mut submissions, stream).is_some());
+    assert!(submissions.meet(FIRST, 1));
+    assert_eq!(carried(&frame(&mut submissions, stream).unwrap()), [1], "what has not ended");
 }
 
 #[test]

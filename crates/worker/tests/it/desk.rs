@@ -62,8 +62,17 @@ impl Desk {
 
     /// The same, told that this life of the server answers and has dealt with what it said.
     pub(crate) async fn talk_with(&mut self, generation: u64) -> (Talk, wire::SubmitFrame) {
+        self.talk_remembering(generation, 0).await
+    }
+
+    /// The same, told also since when this life of the server remembers its client.
+    pub(crate) async fn talk_remembering(
+        &mut self,
+        generation: u64,
+        memory: u64,
+    ) -> (Talk, wire::SubmitFrame) {
         let (talk, greeting) = self.untold_talk().await;
-        talk.answer(wire::SubmitAnswer { generation, frames: 1, ..Default::default() }).await;
+        talk.answer(wire::SubmitAnswer { generation, memory, frames: 1, ..Default::default() }).await;
         (talk, greeting)
     }
 }
@@ -100,6 +109,12 @@ impl Talk {
     pub(crate) async fn refuse(&self, id: &str, error: &str) {
         let refusals = vec![wire::Refusal { id: id.to_owned(), error: error.to_owned() }];
         self.answer(wire::SubmitAnswer { frames: 1, refusals, ..Default::default() }).await;
+    }
+
+    /// One more frame was dealt with, but there was no room for these jobs of it.
+    pub(crate) async fn postpone(&self, ids: &[String]) {
+        let (postponed, retry_after_ms) = (ids.to_vec(), 20);
+        self.answer(wire::SubmitAnswer { frames: 1, postponed, retry_after_ms, ..Default::default() }).await;
     }
 
     /// These jobs have completed, each with its id as its result.

@@ -203,6 +203,67 @@ async fn a_server_that_cannot_do_it_now_is_asked_again() {
 }
 
 #[tokio::test]
+async fn what_a_full_server_did_not_take_is_submitted_until_it_does() {
+    let mut desk = Desk::start().await;
+    let submitter = submitter(&desk.url);
+    let mut talk = desk.talk(1).await;
+    let first = submit(&submitter).await;
+    let taken = talk.take(1).await;
+    let mut tickets = Vec::new();
+    for _ in 0..3 {
+        tickets.push(submit(&submitter).await);
+    }
+    let mut waiting = Vec::new();
+    while waiting.len() < 3 {
+        let ids = submitted(&talk.frame().await);
+        talk.postpone(&ids).await;
+        waiting.extend(ids);
+        // One that was tried again meanwhile, alone.
+        waiting.sort();
+        waiting.dedup();
+    }
+    // What makes room there is said though nothing else can be.
+    talk.complete(&taken).await;
+    assert_completed(first).await;
+    let mut acknowledged = Vec::new();
+    while acknowledged.is_empty() {
+        let frame = talk.frame().await;
+        acknowledged.extend(frame.acknowledged.clone());
+        talk.postpone(&submitted(&frame)).await;
+    }
+    assert_eq!(acknowledged, taken);
+    let mut ids = talk.take(3).await;
+    ids.sort();
+    assert_eq!(ids, waiting, "each is taken in the end");
+    talk.complete(&ids).await;
+    for ticket in tickets {
+        assert_completed(ticket).await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_forgot_ends_is_told_all_that_has_not_ended() {
+    let mut desk = Desk::start().await;
+    let submitter = submitter(&desk.url);
+    let (mut talk, _) = desk.talk_remembering(1, 5).await;
+    let ticket = submit(&submitter).await;
+    let ids = talk.take(1).await;
+    // An answer that comes later than this one says that the client has read this one.
+    talk.complete(&[submit(&submitter).await.id().to_string()]).await;
+    talk.frame().await;
+    drop(talk);
+    let (mut talk, greeting) = desk.talk_remembering(1, 6).await;
+    let mut again = submitted(&greeting);
+    while again.is_empty() {
+        again = submitted(&talk.frame().await);
+        talk.done().await;
+    }
+    assert_eq!(again, ids);
+    talk.complete(&ids).await;
+    assert_completed(ticket).await;
+}
+
+#[tokio::test]
 async fn submitting_waits_while_too_many_are_in_flight() {
     let mut desk = Desk::start().await;
     let submitter = bounded(&desk.url, SubmitOptions::default().in_flight_max(1));

@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use rpc::wire;
 
-use crate::duration;
 use crate::output::{Cell, Output, Tone};
+use crate::{duration, size};
+
+/// Memory counts as full when less than this part of it is left.
+const FULL_PART: u64 = 50;
 
 pub(super) fn print(output: &Output, status: &wire::MusterStatus) -> io::Result<()> {
     if output.is_json() {
@@ -87,6 +90,16 @@ fn remarks(status: &wire::MusterStatus) -> Vec<String> {
         let queued = count(u64::from(status.queued), "new worker");
         remarks.push(format!("{queued} kept out until the others agree"));
     }
+    if status.bytes > 0 {
+        let full = if status.bytes.saturating_mul(FULL_PART) >= status.bytes_max.saturating_mul(FULL_PART - 1)
+        {
+            "; clients wait until some have ended (tenure serve --volatile-memory)"
+        } else {
+            ""
+        };
+        let (bytes, bytes_max) = (size::show(status.bytes), size::show(status.bytes_max));
+        remarks.push(format!("volatile jobs take {bytes} of {bytes_max}{full}"));
+    }
     if status.unclaimed > 0 {
         let unclaimed = count(status.unclaimed, "job");
         remarks
@@ -117,13 +130,13 @@ fn row(worker: &wire::MusterWorker) -> Vec<Cell> {
     ]
 }
 
-/// The same whenever nothing happened in between.
+/// The same whenever nothing happened to the workers in between.
 pub(super) fn without_times(mut status: wire::MusterStatus) -> wire::MusterStatus {
     if status.waiting {
         status.waited_ms = 0;
         status.at_most_ms = status.at_most_ms.map(|_| 0);
     }
-    status.estimate = 0.0;
+    (status.estimate, status.bytes) = (0.0, 0);
     status
 }
 
@@ -179,6 +192,14 @@ mod tests {
         let unsafe_one = wire::MusterStatus { unsafe_wait: true, double_starts: 2, ..waiting() };
         let alarms = alarms(&unsafe_one);
         assert!(alarms[0].starts_with("UNSAFE") && alarms[1].starts_with("2 signs"), "{alarms:?}");
+    }
+
+    #[test]
+    fn memory_is_shown_and_said_when_it_is_full() {
+        let remark = |bytes| remarks(&wire::MusterStatus { bytes, bytes_max: 1 << 30, ..waiting() });
+        assert_eq!(remark(0), [] as [&str; 0]);
+        assert_eq!(remark(512 << 20), ["volatile jobs take 512.0MiB of 1.0GiB"]);
+        assert!(remark((1 << 30) - 1_000)[0].contains("clients wait"));
     }
 
     #[test]

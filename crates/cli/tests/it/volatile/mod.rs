@@ -4,6 +4,7 @@
 mod input;
 mod kills;
 mod restart;
+mod room;
 mod side_by_side;
 
 use std::path::Path;

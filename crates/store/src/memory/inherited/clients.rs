@@ -1,19 +1,31 @@
 //! What is known of clients that come back for what became of their submissions.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use model::{ClientId, Hold, JobId, WallTime, WorkerKey};
 
+use super::super::room::KEPT_AT_LEAST;
 use super::numbers::Numbers;
+use crate::port::Retention;
 
 /// Most results of one client that wait to be called unneeded; more are left to the time for which workers keep them.
 const UNNEEDED_MAX: usize = 10_000;
 
+/// So many clients are remembered for a day; if there are more, they are remembered for [`KEPT_AT_LEAST`].
+const CLIENTS_MANY: usize = 100_000;
+
 /// Every client that was heard of in the last day.
 #[derive(Default)]
-pub(in super::super) struct Clients(BTreeMap<ClientId, Client>);
+pub(in super::super) struct Clients {
+    known: BTreeMap<ClientId, Client>,
+    /// The last number that says since when we remember one of them.
+    memory: u64,
+}
 
 pub(in super::super) struct Client {
+    /// Another number than before whenever something was forgotten that it may wait for.
+    memory: u64,
     /// How all of its submissions below this one ended is known to it.
     lowest: u64,
     /// So are the ends of these, above it: as many runs at most as there are submissions without an end, and one.
@@ -43,6 +55,11 @@ impl Client {
         std::mem::take(&mut self.unneeded)
     }
 
+    /// Another number than before whenever something was forgotten that it may wait for.
+    pub(in super::super) fn memory(&self) -> u64 {
+        self.memory
+    }
+
     /// Whether it knows how its submission with this number ended.
     pub(in super::super) fn knows(&self, number: u64) -> bool {
         number < self.lowest || self.known.contains(number)
@@ -52,7 +69,9 @@ impl Client {
 impl Clients {
     /// This client is there.
     pub(in super::super) fn hear(&mut self, now: WallTime, id: ClientId) -> &mut Client {
-        let client = self.0.entry(id).or_insert_with(|| Client {
+        let memory = &mut self.memory;
+        let client = self.known.entry(id).or_insert_with(|| Client {
+            memory: next(memory),
             lowest: 0,
             known: Numbers::default(),
             heard: now,
@@ -64,7 +83,7 @@ impl Clients {
 
     /// The result of a job whose end the client knows came from this worker.
     pub(super) fn put_unneeded(&mut self, holder: &WorkerKey, hold: Hold) {
-        let client = hold.job.submission().and_then(|(client, _)| self.0.get_mut(&client));
+        let client = hold.job.submission().and_then(|(client, _)| self.known.get_mut(&client));
         if let Some(client) = client.filter(|client| client.unneeded.len() < UNNEEDED_MAX) {
             client.unneeded.push((holder.clone(), hold));
         }
@@ -72,19 +91,39 @@ impl Clients {
 
     /// Forgets a client.
     pub(in super::super) fn forget(&mut self, client: ClientId) {
-        self.0.remove(&client);
+        self.known.remove(&client);
+    }
+
+    /// How this job ended is not known any longer, though its client may not have heard of it.
+    pub(in super::super) fn forget_end(&mut self, id: JobId) {
+        let client =
+            id.submission().and_then(|(client, number)| Some((self.known.get_mut(&client)?, number)));
+        if let Some((client, _)) = client.filter(|(client, number)| !client.knows(*number)) {
+            client.memory = next(&mut self.memory);
+        }
+    }
+
+    /// How long one of them is remembered that says nothing and has nothing that waits or runs.
+    pub(in super::super) fn silence_max(&self) -> Duration {
+        if self.known.len() > CLIENTS_MANY { KEPT_AT_LEAST } else { Retention::REQUEST_IDS }
     }
 
     /// Whether the client of this job knows how it ended.
     pub(in super::super) fn know_end_of(&self, id: JobId) -> bool {
-        let client = id.submission().and_then(|(client, number)| Some((self.0.get(&client)?, number)));
+        let client = id.submission().and_then(|(client, number)| Some((self.known.get(&client)?, number)));
         client.is_some_and(|(client, number)| client.knows(number))
     }
 
     /// Those that were not heard of since.
     pub(in super::super) fn silent_since(&self, since: WallTime) -> Vec<ClientId> {
-        self.0.iter().filter(|(_, client)| client.heard <= since).map(|(id, _)| *id).collect()
+        self.known.iter().filter(|(_, client)| client.heard <= since).map(|(id, _)| *id).collect()
     }
+}
+
+/// The number after this one.
+fn next(memory: &mut u64) -> u64 {
+    *memory += 1;
+    *memory
 }
 
 #[cfg(test)]
@@ -123,6 +162,16 @@ mod tests {
         clients.put_unneeded(&worker, hold(2));
         assert_eq!(clients.hear(NOW, client).note(2), [(worker, hold(2))]);
         assert_eq!(clients.hear(NOW, client).raise(3), []);
+    }
+
+    #[test]
+    fn of_very_many_none_is_remembered_for_long() {
+        let mut clients = Clients::default();
+        for number in 0..=CLIENTS_MANY as u64 {
+            assert_eq!(clients.silence_max(), Retention::REQUEST_IDS);
+            clients.hear(NOW, ClientId::new(NOW, number));
+        }
+        assert_eq!(clients.silence_max(), KEPT_AT_LEAST);
     }
 
     #[test]

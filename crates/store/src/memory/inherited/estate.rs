@@ -19,8 +19,10 @@ const ALARMS_MAX: usize = 1_000;
 /// followed by all others.
 const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
 
+/// What is kept of ends that nobody waits for, and of results of jobs that are not here, takes this part of what jobs may take each.
+const PART: usize = 4;
+
 /// Everything a volatile store knows besides its rows.
-#[derive(Default)]
 pub(in super::super) struct Inherited {
     /// Who says that it runs what. As many as living workers hold: they go with a report, and with their holder.
     claims: BTreeMap<JobId, Adopted>,
@@ -28,6 +30,8 @@ pub(in super::super) struct Inherited {
     results: Results,
     pub(in super::super) clients: Clients,
     pub(in super::super) ended: Ended,
+    /// What the jobs may take in memory.
+    bytes_max: usize,
     /// The greatest fence that anybody reported.
     greatest: i64,
     counts: Inheritance,
@@ -52,8 +56,24 @@ pub(in super::super) enum Legacy {
 }
 
 impl Inherited {
-    pub(in super::super) fn new(mutation: Option<Mutation>) -> Self {
-        Inherited { mutation, ..Inherited::default() }
+    pub(in super::super) fn new(bytes_max: usize, mutation: Option<Mutation>) -> Self {
+        Inherited {
+            claims: BTreeMap::new(),
+            held: BTreeMap::new(),
+            results: Results::new(bytes_max / PART),
+            clients: Clients::default(),
+            ended: Ended::new(bytes_max / PART),
+            bytes_max,
+            greatest: 0,
+            counts: Inheritance::default(),
+            alarms: Vec::new(),
+            mutation,
+        }
+    }
+
+    /// What the jobs may take in memory.
+    pub(in super::super) fn bytes_max(&self) -> usize {
+        self.bytes_max
     }
 
     /// Somebody reported this fence: those that are minted from now on are greater. False if nobody can have minted it.

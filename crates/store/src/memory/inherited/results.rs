@@ -9,8 +9,6 @@ use model::{Fence, JobId, Outcome, WallTime, WorkerKey};
 
 /// Most of them; the oldest go first.
 const RESULTS_MAX: usize = 100_000;
-/// Most bytes that they have together; the oldest go first.
-const RESULTS_BYTES_MAX: usize = 256 << 20;
 
 /// How the latest attempt of a job ended that is not here.
 #[derive(Debug)]
@@ -37,15 +35,20 @@ impl Early {
     }
 }
 
-#[derive(Default)]
 pub(super) struct Results {
     kept: BTreeMap<JobId, Early>,
     order: BTreeMap<u64, JobId>,
     bytes: usize,
+    /// Most bytes that they have together; the oldest go first.
+    bytes_max: usize,
     last: u64,
 }
 
 impl Results {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Results { kept: BTreeMap::new(), order: BTreeMap::new(), bytes: 0, bytes_max, last: 0 }
+    }
+
     /// Keeps a result, in place of one of an earlier attempt.
     pub(super) fn put(
         &mut self,
@@ -61,7 +64,7 @@ impl Results {
         self.bytes += early.bytes();
         self.order.insert(early.place, id);
         self.kept.insert(id, early);
-        while self.kept.len() > RESULTS_MAX || self.bytes > RESULTS_BYTES_MAX {
+        while self.kept.len() > RESULTS_MAX || self.bytes > self.bytes_max {
             let (_, oldest) = self.order.first_key_value().expect("there are as many places as results");
             self.take(*oldest);
         }
@@ -108,6 +111,7 @@ mod tests {
     use super::*;
 
     const NOW: WallTime = WallTime::from_millis(1_000);
+    const BYTES_MAX: usize = 1 << 20;
 
     fn put(results: &mut Results, number: u64, bytes: usize) {
         let id = ClientId::new(NOW, 1).job(number);
@@ -117,19 +121,19 @@ mod tests {
 
     #[test]
     fn oldest_make_room() {
-        let mut results = Results::default();
+        let mut results = Results::new(BYTES_MAX);
         (0..RESULTS_MAX as u64 + 3).for_each(|number| put(&mut results, number, 1));
         let kept = |results: &Results, number| results.get(ClientId::new(NOW, 1).job(number)).is_some();
         assert_eq!((results.len(), results.bytes), (RESULTS_MAX, RESULTS_MAX));
         assert!(!kept(&results, 2) && kept(&results, 3));
-        put(&mut results, 0, RESULTS_BYTES_MAX);
+        put(&mut results, 0, BYTES_MAX);
         assert_eq!((results.len(), results.order.len()), (1, 1));
         assert!(kept(&results, 0));
     }
 
     #[test]
     fn later_result_of_a_job_replaces_the_earlier() {
-        let mut results = Results::default();
+        let mut results = Results::new(BYTES_MAX);
         put(&mut results, 7, 10);
         put(&mut results, 7, 3);
         assert_eq!((results.len(), results.order.len(), results.bytes), (1, 1, 3));
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn old_results_are_forgotten_a_few_at_a_time() {
-        let mut results = Results::default();
+        let mut results = Results::new(BYTES_MAX);
         (0..5).for_each(|number| put(&mut results, number, 1));
         assert_eq!(results.forget(WallTime::from_millis(999), 10), 0);
         assert_eq!(results.forget(NOW, 2), 2);
