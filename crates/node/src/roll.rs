@@ -401,7 +401,11 @@ impl Roll {
                     _ => Vec::new(),
                 };
                 if !(was_leased && self.api.faults.drops_answer()) {
-                    let heartbeat = Some(lease_convert::answer_to_wire(number, &answer));
+                    let mut heartbeat = lease_convert::answer_to_wire(number, &answer);
+                    if heartbeat.drain {
+                        session.why_sent_away().clone_into(&mut heartbeat.why);
+                    }
+                    let heartbeat = Some(heartbeat);
                     // A full outbox loses the answer: the worker asks again, and a mismatch puts it right.
                     session.offer(wire::ServerFrame { heartbeat, ..Default::default() });
                 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use lease::clock_rule::fits_exclusive;
@@ -40,6 +40,8 @@ pub(crate) struct Session {
     /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
     gate: Mutex<Gate>,
+    /// Why its worker is to go, if that is nobody's wish.
+    why_sent_away: OnceLock<String>,
     kept: Mutex<Kept>,
     /// The number of the last start that was sent to anybody.
     last_start: Arc<AtomicU64>,
@@ -182,6 +184,17 @@ impl Session {
         std::mem::replace(&mut self.gate().is_mustered, is_mustered) != is_mustered
     }
 
+    /// Its worker is to go, for this reason.
+    pub(crate) fn send_away(&self, why: String) {
+        // It goes once, whatever else speaks for it.
+        let _ = self.why_sent_away.set(why);
+    }
+
+    /// Why its worker is to go, if that is nobody's wish.
+    pub(crate) fn why_sent_away(&self) -> &str {
+        self.why_sent_away.get().map_or("", String::as_str)
+    }
+
     /// Takes credits: those that may be used now. A worker that heartbeats gets no work before its registry took a
     /// heartbeat on this very stream: it might be another server's worker, or over, and would drop what it is given.
     pub(crate) fn admit_credits(&self, credits: u32) -> u32 {
@@ -296,6 +309,7 @@ impl Sessions {
             frames,
             close: CancellationToken::new(),
             gate: Mutex::default(),
+            why_sent_away: OnceLock::new(),
             kept: Mutex::default(),
             last_start: Arc::clone(&self.last_start),
             starts_before: AtomicU64::new(0),

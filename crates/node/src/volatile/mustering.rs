@@ -189,7 +189,11 @@ impl Mustering {
                     orders.push(Order::Dismiss(key));
                 }
                 Output::TurnAway { key, why } => {
-                    warn!(worker = %key, why = status::turned_away(&why), "the worker is turned away");
+                    let why = status::turned_away(&why);
+                    warn!(worker = %key, why, "the worker is turned away");
+                    if let Some(session) = self.api.sessions.of_worker(&key) {
+                        session.send_away(why);
+                    }
                     self.api.metrics.muster.turned_away.inc();
                     orders.push(Order::TurnAway(key));
                 }

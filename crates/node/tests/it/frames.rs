@@ -56,6 +56,12 @@ impl Stream {
         }
     }
 
+    /// Returns when the server has ended it.
+    pub(crate) async fn ended(&mut self) {
+        let end = async { while let Ok(Some(_)) = self.answers.message().await {} };
+        tokio::time::timeout(PATIENCE, end).await.expect("the stream ends");
+    }
+
     pub(crate) async fn say(&self, frame: WorkerFrame) {
         self.frames.send(frame).await.expect("the stream is open");
     }

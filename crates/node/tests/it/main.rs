@@ -17,6 +17,7 @@ mod membership;
 mod pings;
 mod resigning;
 mod room;
+mod seats;
 mod several;
 mod slow_store;
 mod support;

@@ -22,7 +22,7 @@ async fn start() -> Server {
 }
 
 /// The first life of a server need not wait for anybody.
-async fn start_first() -> Server {
+pub(crate) async fn start_first() -> Server {
     start_with(VolatileConfig { unsafe_initial_wait: Some(Duration::ZERO), ..Default::default() }).await
 }
 
@@ -72,57 +72,72 @@ pub(crate) struct Survivor {
 
 impl Survivor {
     pub(crate) async fn join(server: &Server, key: &'static str, credits: u32) -> Survivor {
-        let stream = Survivor::open(server, key, credits).await;
+        Survivor::join_as(server, Survivor::hello(key), key, credits).await
+    }
+
+    /// One that says so of itself.
+    pub(crate) async fn join_as(
+        server: &Server,
+        hello: wire::Hello,
+        key: &'static str,
+        credits: u32,
+    ) -> Survivor {
+        let stream = Stream::open_with(server, hello, credits).await;
         let mut worker =
             Survivor { key, stream, token: String::new(), beats: 0, held: Vec::new(), change: 0, set: None };
         worker.beat().await;
         worker
     }
 
-    async fn open(server: &Server, key: &str, credits: u32) -> Stream {
-        let hello = wire::Hello {
+    pub(crate) fn hello(key: &str) -> wire::Hello {
+        wire::Hello {
             worker: key.to_owned(),
             queues: vec!["q".to_owned()],
             slots: 8,
             nonce: 7,
             stop_within_ms: Some(6_000),
             ..Default::default()
-        };
-        Stream::open_with(server, hello, credits).await
+        }
     }
 
     /// Comes to another server with all that it has.
     async fn come_back(&mut self, server: &Server, credits: u32) {
-        self.stream = Survivor::open(server, self.key, credits).await;
+        self.stream = Stream::open_with(server, Survivor::hello(self.key), credits).await;
         self.beat().await;
     }
 
     /// A heartbeat that is taken, at the second try if need be.
     async fn beat(&mut self) {
         for _ in 0..2 {
-            self.beats += 1;
-            let digest: Digest = self.held.iter().copied().collect();
-            let hold = |hold: &Hold| wire::Hold { job: hold.job.to_string(), fence: hold.fence.get() };
-            let heartbeat = wire::Heartbeat {
-                number: self.beats,
-                token: self.token.clone(),
-                change: self.change,
-                digest_count: digest.count(),
-                digest_hash: digest.hash(),
-                full: Some(wire::FullSet { holds: self.held.iter().map(hold).collect() }),
-                worker_set: self.set,
-                ..Default::default()
-            };
-            self.stream.say(WorkerFrame { heartbeat: Some(heartbeat), ..Default::default() }).await;
-            let answer = self.hear(|frame| frame.heartbeat.clone()).await;
-            self.token.clone_from(&answer.token);
-            self.set = answer.worker_set.or(self.set);
+            let answer = self.heartbeat().await;
             if answer.answer == "ok" {
                 return;
             }
             assert_eq!(answer.answer, "token_mismatch");
         }
         panic!("two heartbeats and no lease");
+    }
+
+    /// Heartbeats once, whatever is answered.
+    pub(crate) async fn heartbeat(&mut self) -> wire::HeartbeatAnswer {
+        self.beats += 1;
+        let digest: Digest = self.held.iter().copied().collect();
+        let hold = |hold: &Hold| wire::Hold { job: hold.job.to_string(), fence: hold.fence.get() };
+        let heartbeat = wire::Heartbeat {
+            number: self.beats,
+            token: self.token.clone(),
+            change: self.change,
+            digest_count: digest.count(),
+            digest_hash: digest.hash(),
+            full: Some(wire::FullSet { holds: self.held.iter().map(hold).collect() }),
+            worker_set: self.set,
+            ..Default::default()
+        };
+        self.stream.say(WorkerFrame { heartbeat: Some(heartbeat), ..Default::default() }).await;
+        let answer = self.hear(|frame| frame.heartbeat.clone()).await;
+        self.token.clone_from(&answer.token);
+        self.set = answer.worker_set.or(self.set);
+        answer
     }
 
     /// Does what it is told in passing, until there is what is wanted.

@@ -1,11 +1,9 @@
 //! The server dies again and again, workers die, freeze and come, and what a client submitted still ends, and never runs beside itself.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use cli::fleet::Process;
-use model::{Fence, JobId};
 use rand::rngs::StdRng;
 use rand::seq::SliceRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
@@ -14,6 +12,7 @@ use rustix::process::Signal;
 use tokio::task::JoinSet;
 use worker::{ClientError, End, SubmitOptions, Submitter};
 
+use super::runs::{Run, read, task};
 use super::{job, muster, worker};
 use crate::support::Fleet;
 
@@ -28,55 +27,6 @@ const FROZEN: usize = 3;
 /// Kills of the server; `cargo xtask soak` asks for more.
 fn kills() -> u64 {
     std::env::var("TENURE_SOAK_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(10)
-}
-
-/// One run of a job, as its own process wrote it down, in microseconds since 1970.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    fence: Fence,
-    first: u64,
-    last: u64,
-    has_ended: bool,
-}
-
-/// A task that runs for as many milliseconds as its payload says and writes down that it runs. It forks nothing, so that many of
-/// them leave the machine to the others.
-fn task(log: &Path) -> String {
-    format!(
-        r#"trap '' TERM
-        exec 3>>{log} 4<> <(:)
-        say() {{ echo "$1 $TENURE_JOB_ID $TENURE_FENCE ${{EPOCHREALTIME/[.,]/}}" >&3; }}
-        say start
-        read -r millis
-        end=$(( ${{EPOCHREALTIME/[.,]/}} + millis * 1000 ))
-        while (( ${{EPOCHREALTIME/[.,]/}} < end )); do say tick; read -rt 0.03 -u 4; done
-        say end"#,
-        log = log.display()
-    )
-}
-
-fn read(log: &Path) -> BTreeMap<JobId, Vec<Run>> {
-    let text = std::fs::read_to_string(log).unwrap_or_default();
-    let mut runs: BTreeMap<(JobId, Fence), Run> = BTreeMap::new();
-    for line in text.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let [what, id, fence, micros] = words[..] else { panic!("not a line of the log: {line:?}") };
-        let fence = Fence::new(fence.parse().expect("a fence"));
-        let at = micros.parse().expect("a date");
-        let run = runs.entry((id.parse().expect("a job id"), fence));
-        let run = run.or_insert(Run { fence, first: at, last: at, has_ended: false });
-        (run.first, run.last) = (run.first.min(at), run.last.max(at));
-        assert!(!run.has_ended, "a run that had ended goes on: {line:?}");
-        run.has_ended = what == "end";
-    }
-    let mut jobs: BTreeMap<JobId, Vec<Run>> = BTreeMap::new();
-    for ((id, _), run) in runs {
-        jobs.entry(id).or_default().push(run);
-    }
-    for runs in jobs.values_mut() {
-        runs.sort_by_key(|run| run.first);
-    }
-    jobs
 }
 
 /// What goes on while the server dies.

@@ -5,6 +5,8 @@ mod input;
 mod kills;
 mod restart;
 mod room;
+mod runs;
+mod seats;
 mod side_by_side;
 
 use std::path::Path;
@@ -24,8 +26,14 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// Starts a worker that runs a script for each job of these queues and can stop it soon.
 fn worker(fleet: &Fleet, name: &str, queues: &[&str], script: &str) -> Process {
+    worker_with(fleet, name, queues, &[], script)
+}
+
+/// The same with more flags.
+fn worker_with(fleet: &Fleet, name: &str, queues: &[&str], flags: &[&str], script: &str) -> Process {
     let mut args = vec!["worker", "--server", &fleet.server.url, "--name", name, "--exclusive"];
     args.extend(queues.iter().flat_map(|queue| ["--queue", *queue]));
+    args.extend(flags);
     args.extend(["--kill-wait", "600ms", "--safety", "500ms", "--concurrency", "1"]);
     args.extend(["--", "bash", "-c", script]);
     Process::start(tenure(), args, &fleet.home.path().join(format!("{name}.log"))).expect("it starts")
