@@ -6,6 +6,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use model::Invalid;
 use node::VolatileConfig;
+use rpc::wire;
 use store::MemoryStore;
 
 use crate::config::StoreKind;
@@ -33,6 +34,9 @@ pub(crate) struct VolatileFlags {
     #[arg(long, env = "TENURE_VOLATILE_MEMORY", hide_env_values = true, value_name = "SIZE", value_parser = size::parse)]
     pub(crate) volatile_memory: Option<u64>,
 }
+
+/// Memory counts as full when less than this part of it is left.
+const FULL_PART: u64 = 50;
 
 /// The least that volatile jobs must be allowed: the largest batch fits several times.
 const MEMORY_LEAST: u64 = 64 << 20;
@@ -96,6 +100,12 @@ impl VolatileFlags {
             allow_bump_unhealthy: self.allow_bump_unhealthy.unwrap_or(false),
         })
     }
+}
+
+/// Whether clients of volatile queues may have to wait for room.
+pub(crate) fn is_full(status: &wire::MusterStatus) -> bool {
+    let left = status.bytes_max.saturating_sub(status.bytes);
+    status.bytes > 0 && left <= status.bytes_max / FULL_PART
 }
 
 /// The store that flags or a file name, if they do.

@@ -13,6 +13,7 @@ use worker::{Client, ClientError, End, SubmitOptions, Submitter};
 use super::{payload, tell_unserved};
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
+use crate::volatile::is_full;
 use crate::{duration, wait};
 
 /// A server on which every queue is volatile says that its store is this.
@@ -134,9 +135,13 @@ impl<'a> Watched<'a> {
             return;
         }
         // The jobs are submitted, so whatever goes wrong now is not worth an error.
-        if let Ok(status) = self.client.muster_status().await
-            && status.waiting
-        {
+        let status = self.client.muster_status().await.unwrap_or_default();
+        if is_full(&status) {
+            self.output.note(
+                "volatile queues have no room for more jobs now; those that wait come in as others end",
+            );
+        }
+        if status.waiting {
             let end = status.at_most_ms.map(|millis| {
                 format!(
                     ", for {} at the latest",

@@ -6,10 +6,8 @@ use std::time::Duration;
 use rpc::wire;
 
 use crate::output::{Cell, Output, Tone};
+use crate::volatile::is_full;
 use crate::{duration, size};
-
-/// Memory counts as full when less than this part of it is left.
-const FULL_PART: u64 = 50;
 
 pub(super) fn print(output: &Output, status: &wire::MusterStatus) -> io::Result<()> {
     if output.is_json() {
@@ -91,8 +89,7 @@ fn remarks(status: &wire::MusterStatus) -> Vec<String> {
         remarks.push(format!("{queued} kept out until the others agree"));
     }
     if status.bytes > 0 {
-        let full = if status.bytes.saturating_mul(FULL_PART) >= status.bytes_max.saturating_mul(FULL_PART - 1)
-        {
+        let full = if is_full(status) {
             "; clients wait until some have ended (tenure serve --volatile-memory)"
         } else {
             ""

@@ -38,6 +38,9 @@ async fn a_client_with_more_jobs_than_fit_sees_all_of_them_end() {
     let (_, refused) =
         said(&call(&fleet.server.url, &["enqueue", "q", &"8".repeat(PAYLOAD)], &home).await, 5);
     assert!(refused.contains("--volatile-memory"), "{refused}");
+    let waits = ["enqueue", "q", "small", "--wait", "--wait-timeout", "100ms"];
+    let (_, note) = said(&call(&fleet.server.url, &waits, &home).await, 1);
+    assert!(note.contains("note: volatile queues have no room for more jobs now"), "{note}");
 
     fleet.server.process.signal(Signal::KILL).expect("it was running");
     fleet.server.process.ended().await.expect("it is gone");
