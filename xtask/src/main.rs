@@ -98,8 +98,9 @@ fn test(name: &'static str, options: &TestOptions) -> Result<Steps, Failed> {
         steps.own("tidy", tidy::check)?;
     }
     steps.own("postgres", postgres::ensure)?;
-    // The process tests start the binary, which no test target builds.
-    steps.cargo("build", &["build", "--workspace"], &[])?;
+    // The process tests start the binary, which no test target builds. Built with the tests it shares what they depend on; by
+    // itself it would have all of that again, with other features.
+    steps.cargo("build", &["build", "--workspace", "--all-targets"], &[])?;
     let mut tests = vec!["test", "--workspace"];
     if !options.filter.is_empty() {
         tests.push("--");
