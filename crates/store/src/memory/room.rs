@@ -8,7 +8,7 @@
 //! | nobody comes back for it | at once |
 //! | its client has not said that it knows | after [`KEPT_AT_LEAST`], as long as its worker keeps the result; [`Past`](crate::Past) tells the client |
 //!
-//! What is not counted has bounds of its own: results of jobs that are not here, and what is known of clients.
+//! What is not counted has bounds of its own: results of jobs that are not here, answers to requests, and what is known of clients.
 
 use std::time::Duration;
 
@@ -23,6 +23,9 @@ use crate::port::EnqueueBatch;
 
 /// How long an end is kept for its client though there is no room.
 pub(super) const KEPT_AT_LEAST: Duration = Duration::from_secs(600);
+/// What is kept besides takes this part of what jobs may take, each: ends that nobody waits for, results of jobs that are not here,
+/// answers to requests.
+pub(super) const PART: usize = 4;
 /// Most jobs that one call forgets: the next one goes on.
 const FORGOTTEN_MAX: usize = 10_000;
 

@@ -14,6 +14,7 @@ use super::jobs::Jobs;
 use super::mutation::Mutation;
 use super::registries::Registries;
 use super::requests::Requests;
+use super::room::PART;
 use super::row::Row;
 use super::workers::Workers;
 
@@ -56,6 +57,7 @@ impl Tables {
     /// Those of a store for volatile queues, whose jobs take so many bytes at most.
     pub(super) fn volatile(bytes_max: usize, mutation: Option<Mutation>) -> Self {
         let mut tables = Tables::new(mutation);
+        tables.requests = Requests::new(bytes_max / PART);
         tables.inherited = Some(Box::new(Inherited::new(bytes_max, mutation)));
         tables.index.queues.first_settings = volatile_settings(QueueSettings::default());
         tables

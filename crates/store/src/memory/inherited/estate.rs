@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::{Fence, Hold, JobId, LeaseTime, Outcome, Report, WallTime, WorkerKey};
 
 use super::super::mutation::Mutation;
+use super::super::room::PART;
 use super::clients::Clients;
 use super::ended::Ended;
 use super::results::{Early, Results};
@@ -18,9 +19,6 @@ const ALARMS_MAX: usize = 1_000;
 /// How far ahead of our clock a fence of a former life may be: further than any clock is set back. One from beyond that would be
 /// followed by all others.
 const AHEAD_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-
-/// What is kept of ends that nobody waits for, and of results of jobs that are not here, takes this part of what jobs may take each.
-const PART: usize = 4;
 
 /// Everything a volatile store knows besides its rows.
 pub(in super::super) struct Inherited {
