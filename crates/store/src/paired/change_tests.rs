@@ -28,6 +28,8 @@ struct Slow {
     inner: MemoryStore,
     jobs: Gate,
     settings: Gate,
+    /// Settings that were written wait here.
+    answers: Gate,
     /// No queue becomes durable.
     is_in_trouble: AtomicBool,
 }
@@ -67,7 +69,9 @@ macro_rules! slow {
                 if self.is_in_trouble.load(Ordering::SeqCst) && patch.volatile == Some(false) {
                     return Err(StoreError::Unavailable("in trouble".to_owned()));
                 }
-                self.inner.set_queue(queue, patch).await
+                let settings = self.inner.set_queue(queue, patch).await;
+                self.answers.pass().await;
+                settings
             }
 
             $(async fn $verb(&self, $($arg: $type),*) -> Result<$answer, StoreError> {
@@ -114,8 +118,9 @@ impl Desk {
     fn new() -> Self {
         let clock = Arc::new(TestClock::new());
         let inner = MemoryStore::new(clock.clone());
-        let (jobs, settings) = (Gate::default(), Gate::default());
-        let durable = Arc::new(Slow { inner, jobs, settings, is_in_trouble: AtomicBool::new(false) });
+        let [jobs, settings, answers] = [(); 3].map(|()| Gate::default());
+        let durable =
+            Arc::new(Slow { inner, jobs, settings, answers, is_in_trouble: AtomicBool::new(false) });
         let pair = ready(Paired::open(durable.clone(), MemoryStore::volatile_within(clock, VOLATILE_BYTES)))
             .unwrap();
         let desk = Desk { durable, pair };
@@ -279,16 +284,22 @@ fn queue_takes_no_jobs_while_it_changes() {
 }
 
 #[test]
-fn change_that_is_given_up_opens_the_door_again() {
-    let desk = Desk::new();
-    desk.durable.settings.close();
+fn change_that_is_given_up_is_undone_before_the_next_job_comes_in() {
     for (name, becomes_volatile) in [("d", true), ("v", false)] {
-        let mut changing = Box::pin(desk.set_volatile(name, becomes_volatile));
-        assert!(poll(changing.as_mut()).is_pending());
-        drop(changing);
+        for is_written in [false, true] {
+            let desk = Desk::new();
+            let gate = if is_written { &desk.durable.answers } else { &desk.durable.settings };
+            gate.close();
+            let mut changing = Box::pin(desk.set_volatile(name, becomes_volatile));
+            assert!(poll(changing.as_mut()).is_pending());
+            drop(changing);
+            assert_eq!(desk.is_volatile(name), [!becomes_volatile, becomes_volatile == is_written]);
+            gate.open();
+            ready(desk.enqueue(vec![durable("d", 1), volatile("v", 1)])).unwrap();
+            assert_eq!(desk.is_volatile(name), [!becomes_volatile; 2]);
+            assert_eq!((desk.claim("d").len(), desk.claim("v").len()), (1, 1));
+        }
     }
-    ready(desk.enqueue(vec![durable("d", 1), volatile("v", 1)])).unwrap();
-    assert_eq!((desk.claim("d").len(), desk.claim("v").len()), (1, 1));
 }
 
 #[test]

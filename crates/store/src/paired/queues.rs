@@ -73,8 +73,10 @@ impl Paired {
             )));
         }
         self.settle().await;
-        let change = self.routes.change(queue)?;
+        let mut change = self.routes.change(queue)?;
         self.check_idle(queue, becomes_volatile).await?;
+        // From here on both stores may say different things, and the caller may give up at any time.
+        change.is_settled = false;
         let settings = self.durable.set_queue(queue, patch.clone()).await?;
         // What was on its way to the durable store when the door closed is there by now.
         if let Err(refused) = self.check_idle(queue, becomes_volatile).await {
@@ -89,7 +91,7 @@ impl Paired {
         Ok(settings)
     }
 
-    /// Steps back where the durable store could not be told so when it had to be. Those that cannot be settled now take no jobs.
+    /// Steps back where a change was left in the middle. Queues that cannot be settled now take no jobs.
     async fn settle(&self) {
         while let Some(change) = self.routes.unsettled() {
             if self.step_back(change).await.is_err() {
@@ -98,9 +100,8 @@ impl Paired {
         }
     }
 
-    /// Has the durable store say again what the queue is. Until it does, and if the caller gives up, that is not settled.
+    /// Has the durable store say again what the queue is.
     async fn step_back(&self, mut change: Change<'_>) -> Result<(), StoreError> {
-        change.is_settled = false;
         let back = QueuePatch { volatile: Some(change.is_volatile), ..QueuePatch::default() };
         self.durable.set_queue(&change.queue, back).await?;
         change.is_settled = true;

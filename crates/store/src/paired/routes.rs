@@ -16,7 +16,7 @@ enum Route {
     Changing {
         from_volatile: bool,
     },
-    /// It is to be what it was, but the durable store was not told so yet: no job comes in before.
+    /// It is to be what it was, but the durable store may say otherwise: no job comes in before it was told.
     Unsettled {
         was_volatile: bool,
     },
@@ -97,7 +97,7 @@ impl Routes {
         Ok(Change { routes: self, queue: queue.clone(), is_volatile, is_settled: true })
     }
 
-    /// A queue whose change could not be undone, to be undone by whoever asks.
+    /// A queue whose change was left in the middle, to be undone by whoever asks.
     pub(super) fn unsettled(&self) -> Option<Change<'_>> {
         if !self.has_unsettled.load(Ordering::Acquire) {
             return None;
@@ -135,9 +135,9 @@ pub(super) struct Change<'a> {
 }
 
 impl Change<'_> {
-    /// The queue is this from now on.
+    /// The queue is this from now on, as both stores say.
     pub(super) fn become_volatile(mut self, is_volatile: bool) {
-        self.is_volatile = is_volatile;
+        (self.is_volatile, self.is_settled) = (is_volatile, true);
     }
 }
 
