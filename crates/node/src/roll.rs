@@ -318,9 +318,9 @@ impl Roll {
                     self.tell(&key, wire::ServerFrame { stops, ..Default::default() });
                 }
                 Output::Ended { key, end } => {
-                    self.mustering.gone(now, key.clone());
                     news.extend(self.end(&key, end).map(|session| dispatch::Input::Left { session }));
                 }
+                Output::Gone { key } => self.mustering.gone(now, key),
                 Output::Enlist { key, nonce, grant, profile } => {
                     let worker = store::Enlist {
                         key,

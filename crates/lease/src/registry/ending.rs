@@ -118,7 +118,9 @@ impl Registry {
         if let Some(waiting) = worker.waiting {
             self.outbox.answer(waiting.0, key.clone(), answer);
         }
-        self.outbox.push(Output::Ended { key, end: HolderEnd::Kicked });
+        self.outbox.push(Output::Ended { key: key.clone(), end: HolderEnd::Kicked });
+        // Somebody else's to wait for.
+        self.outbox.push(Output::Gone { key });
     }
 
     /// The store carried out a retirement, or could not.
@@ -184,6 +186,7 @@ impl Registry {
         worker.stage = Stage::Ended(Box::new(ending));
         worker.bindings = Bindings::new(self.rules.mutation);
         self.count_alive(now, -1);
+        self.outbox.push(Output::Gone { key: key.clone() });
     }
 
     /// An active worker has no business here any more: whoever waits is told, its session ends.

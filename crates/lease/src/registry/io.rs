@@ -291,12 +291,18 @@ pub enum Output {
         /// Which.
         stops: Vec<Stop>,
     },
-    /// The worker has no business here any more: end its session.
+    /// The worker has no business here any more: end its session. What it runs may run on until it is [`Gone`](Output::Gone).
     Ended {
         /// Who.
         key: WorkerKey,
         /// How.
         end: HolderEnd,
+    },
+    /// Nothing exclusive of this worker runs any more, for certain and for good: it said so, or its lease is over; or it is
+    /// another registry's to say. Comes after [`Ended`](Output::Ended), which may have been long before.
+    Gone {
+        /// Who.
+        key: WorkerKey,
     },
     /// All that this worker holds is known from now on, for the first time in this life of the server.
     Synced {

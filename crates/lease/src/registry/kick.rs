@@ -5,7 +5,7 @@
 use model::{HolderEnd, Instant, WorkerKey};
 
 use super::entity::Stage;
-use super::io::{Input, Ticket};
+use super::io::{Input, Output, Ticket};
 use super::machine::Registry;
 use super::mutation::Mutation;
 use super::timers::Timer;
@@ -29,6 +29,9 @@ impl Registry {
 
     fn stop_first(&mut self, key: WorkerKey) {
         self.dismiss(&key, HolderEnd::Kicked);
+        if self.rules.has(Mutation::GoneWithItsSession) {
+            self.outbox.push(Output::Gone { key: key.clone() });
+        }
         let Some(worker) = self.workers.get_mut(&key) else { return };
         worker.stage = Stage::Stopping;
         // The timer may have fired in vain while a successor waited; nobody inherits from this one any more.

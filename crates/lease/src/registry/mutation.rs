@@ -55,6 +55,8 @@ pub enum Mutation {
     TakesBackSilentExclusive,
     /// The exclusive jobs of a kicked worker are handed over while they may still run.
     KickHandsOverAtOnce,
+    /// A worker that must stop exclusive jobs first counts as gone when its session ends.
+    GoneWithItsSession,
     /// A bind that is repeated because its acknowledgement was lost is not acknowledged again.
     RepeatedBindIgnored,
     /// Exclusive holds are extended when the registry is not ours for certain.
@@ -85,7 +87,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 39] = {
+    pub const ALL: [Mutation; 40] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -114,6 +116,7 @@ impl Mutation {
             LeaveIgnoresRunningJobs,
             TakesBackSilentExclusive,
             KickHandsOverAtOnce,
+            GoneWithItsSession,
             RepeatedBindIgnored,
             ExclusiveHoldWhenNotOurs,
             BindsWhenNotOurs,

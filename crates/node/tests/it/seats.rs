@@ -1,10 +1,11 @@
 //! Seats over the wire: one instance at a time in a named place, and whoever may not sit is told why.
 
 use rpc::wire;
+use serde_json::json;
 
 use crate::frames::Stream;
 use crate::support::Server;
-use crate::volatile::{Survivor, start_first, status};
+use crate::volatile::{Survivor, client, start_first, status, submit};
 
 /// A worker that claims the seat.
 fn seated(key: &str, host: &str, started_us: i64) -> wire::Hello {
@@ -16,9 +17,8 @@ async fn sit(server: &Server, key: &'static str, host: &str, started_us: i64) ->
     Survivor::join_as(server, seated(key, host, started_us), key, 1).await
 }
 
-async fn health_of(server: &Server, key: &str) -> String {
-    let workers = status(server).await.workers;
-    workers.into_iter().find(|worker| worker.key == key).expect("it counts").health
+async fn shown(server: &Server, key: &str) -> Option<wire::MusterWorker> {
+    status(server).await.workers.into_iter().find(|worker| worker.key == key)
 }
 
 /// Beats until it is told what it is wanted to hear.
@@ -43,7 +43,27 @@ async fn the_later_start_on_the_same_machine_takes_the_seat() {
     first.stream = Stream::open_with(&server, seated("first", "a", 1), 1).await;
     let answer = first.heartbeat().await;
     assert_eq!(answer.answer, "worker_inactive", "its key is dead: {answer:?}");
-    assert_ne!(health_of(&server, "second").await, "must_die");
+    assert_ne!(shown(&server, "second").await.expect("it sits").health, "must_die");
+    server.stop().await;
+}
+
+/// A new life of the server would find the others agreed without it, and start its job again.
+#[tokio::test]
+async fn whoever_lost_its_seat_counts_until_it_says_that_all_has_stopped() {
+    let server = start_first().await;
+    let mut first = sit(&server, "first", "a", 1).await;
+    submit(&server, client(), 1).await;
+    first.take().await;
+    let _second = sit(&server, "second", "a", 2).await;
+    first.stream.ended().await;
+    for all_stopped in [false, true] {
+        let it = shown(&server, "first").await.expect("its job may be running");
+        assert_eq!((it.health.as_str(), it.why.as_str()), ("unhealthy", "its lease is renewed no more"));
+        let body = json!({ "nonce": 7, "all_stopped": all_stopped }).to_string();
+        let (code, answer) = server.http("POST", "/v1/workers/first/leave", &body).await;
+        assert_eq!(code, 200, "{answer}");
+    }
+    assert_eq!(shown(&server, "first").await, None);
     server.stop().await;
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn client() -> ClientId {
     ClientId::new(SystemClock.wall(), 7)
 }
 
-async fn submit(server: &Server, client: ClientId, sequence: u64) -> wire::EnqueueResponse {
+pub(crate) async fn submit(server: &Server, client: ClientId, sequence: u64) -> wire::EnqueueResponse {
     let id = client.job(sequence).to_string();
     let job = wire::NewJob { id, queue: "q".to_owned(), ..Default::default() };
     let request = wire::EnqueueRequest { jobs: vec![job], ..Default::default() };
@@ -413,6 +413,37 @@ async fn a_job_that_cannot_be_taken_is_refused_and_the_others_are_taken() {
         assert_eq!(job.state, "available");
     }
     server.stop().await;
+}
+
+/// Workers may run jobs of it that this life of the server has not heard of; their clients would be refused when they come back.
+#[tokio::test]
+async fn a_volatile_queue_is_not_made_durable_before_all_workers_are_known() {
+    let durable = Arc::new(MemoryStore::new(Arc::new(SystemClock)));
+    let set = async |server: &Server, volatile: bool| {
+        let body = serde_json::json!({ "volatile": volatile }).to_string();
+        server.http("PUT", "/v1/queues/q", &body).await
+    };
+    let live = async |volatile: VolatileConfig| {
+        let store = Paired::open(durable.clone(), MemoryStore::volatile(Arc::new(SystemClock))).await;
+        let config = NodeConfig { volatile, ..NodeConfig::default() };
+        Server::start_on(config, store.expect("no jobs are there")).await
+    };
+    let first = live(VolatileConfig::default()).await;
+    assert_eq!(set(&first, true).await.0, 200);
+    first.stop().await;
+
+    let second = live(VolatileConfig::default()).await;
+    let (code, problem) = set(&second, false).await;
+    assert_eq!((code, problem["type"].as_str()), (409, Some("refused")), "{problem}");
+    let detail = problem["detail"].as_str().expect("a sentence");
+    assert!(detail.contains("queue q stays volatile while the server waits"), "{detail}");
+    assert_eq!(set(&second, true).await.0, 200, "that is what it is");
+    second.stop().await;
+
+    let unwaiting = VolatileConfig { unsafe_initial_wait: Some(Duration::ZERO), ..Default::default() };
+    let third = live(unwaiting).await;
+    assert_eq!(set(&third, false).await.0, 200);
+    third.stop().await;
 }
 
 /// Nothing hangs on it, but a client that is told nothing for ever keeps everything for ever.

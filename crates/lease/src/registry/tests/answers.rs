@@ -168,7 +168,10 @@ fn mismatch_never_renews(bug: Bug) {
         assert_eq!(desk.view(&peer).expires, expires);
     }
     let outputs = desk.pass(secs(11));
-    assert!(matches!(outputs[..], [Output::Ended { .. }, Output::Retire { .. }]), "{outputs:?}");
+    assert!(
+        matches!(outputs[..], [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { .. }]),
+        "{outputs:?}"
+    );
 }
 
 fn mismatch_says_whether_the_lease_still_stands(bug: Bug) {

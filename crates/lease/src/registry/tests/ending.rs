@@ -36,10 +36,11 @@ fn kick(desk: &mut Desk, peer: &Peer) -> (Ticket, Vec<Output>) {
 }
 
 /// A worker goes now, by no clock, and it does not count against its jobs.
-fn gone(desk: &Desk, peer: &Peer, end: HolderEnd) -> [Output; 2] {
+fn gone(desk: &Desk, peer: &Peer, end: HolderEnd) -> [Output; 3] {
     let (key, stopped_by) = (peer.key.clone(), desk.now);
     [
         Output::Ended { key: key.clone(), end },
+        Output::Gone { key: key.clone() },
         Output::Retire { key, stranger: None, end, counted: false, stopped_by },
     ]
 }
@@ -56,6 +57,7 @@ fn silent_worker_expires_when_its_lease_is_over(bug: Bug) {
         outputs,
         [
             Output::Ended { key: key.clone(), end },
+            Output::Gone { key: key.clone() },
             Output::Retire { key, stranger: None, end, counted: true, stopped_by }
         ]
     );
@@ -153,7 +155,7 @@ fn worker_that_stopped_everything_leaves_at_once(bug: Bug) {
     let expected = gone(&desk, &peer, HolderEnd::Left);
     assert_eq!(outputs, expected);
     assert_eq!(desk.retired(&peer, false), []);
-    assert_eq!(desk.pass(millis(100)), expected[1..], "no clock was involved");
+    assert_eq!(desk.pass(millis(100)), expected[2..], "no clock was involved");
     assert_eq!(desk.retired(&peer, true), [done(ticket)]);
     assert_eq!(desk.pass(secs(30)), [], "its lease means nothing any more");
 }
@@ -175,7 +177,10 @@ fn worker_that_leaves_while_jobs_run_is_only_silent(bug: Bug) {
     assert_eq!(outputs, [done(ticket)]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     let outputs = desk.pass(secs(21));
-    assert!(matches!(outputs[..], [Output::Ended { end: HolderEnd::Expired, .. }, Output::Retire { .. }]));
+    assert!(matches!(
+        outputs[..],
+        [Output::Ended { end: HolderEnd::Expired, .. }, Output::Gone { .. }, Output::Retire { .. }]
+    ));
     // Of a restored worker nobody knows what it holds.
     let mut desk = Desk::reopened(bug, &[super::desk::known(&peer)]);
     let (ticket, outputs) = leave(&mut desk, &peer, false);

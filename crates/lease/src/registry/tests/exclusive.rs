@@ -196,7 +196,7 @@ fn exclusive_holds_stay_exclusive_under_a_new_key(bug: Bug) {
     let outputs = desk.tell(Input::Succeeded { key: new.key.clone(), moved });
     let (answer, others) = split(ticket, &new.key, outputs);
     assert!(matches!(answer, Answer::Ok(_)), "{answer:?}");
-    assert_eq!(others[2..], [bound(&new, &[hold(2)])], "after the end of the former");
+    assert_eq!(others[3..], [bound(&new, &[hold(2)])], "after the end of the former");
     desk.kick(&new);
     assert_eq!(desk.state(&new), Some(WorkerState::Stopping));
 }

@@ -116,7 +116,8 @@ fn larger_grant_of_a_terminal_key_ends_the_worker(bug: Bug) {
     let (answer, others) = split(ticket, &peer.key, outputs);
     assert_eq!(answer, ended(HolderEnd::Kicked));
     let key = peer.key.clone();
-    assert_eq!(others, [Output::Ended { key, end: HolderEnd::Kicked }], "the store knows already");
+    let gone = [Output::Ended { key: key.clone(), end: HolderEnd::Kicked }, Output::Gone { key }];
+    assert_eq!(others, gone, "the store knows already");
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(HolderEnd::Kicked)));
     desk.pass(secs(601));
     assert_eq!(desk.state(&peer), None);
@@ -126,7 +127,7 @@ fn larger_grant_of_a_taken_key_ends_the_worker(bug: Bug) {
     let (mut desk, peer, ticket) = asking_for_more(bug);
     let (answer, others) = split(ticket, &peer.key, desk.enlisted(&peer.key, Enlisted::Taken));
     assert_eq!(answer, KEY_TAKEN);
-    assert!(matches!(others[..], [Output::Ended { .. }]), "{others:?}");
+    assert!(matches!(others[..], [Output::Ended { .. }, Output::Gone { .. }]), "{others:?}");
     assert_eq!((desk.state(&peer), desk.registry.active_count()), (None, 0));
     assert_eq!(desk.pass(secs(60)), []);
 }
@@ -137,7 +138,10 @@ fn worker_that_ends_while_it_waits_is_told(bug: Bug) {
     let outputs = desk.tell(Input::Kick { ticket: leaves, key: peer.key.clone() });
     let (answer, others) = split(ticket, &peer.key, outputs);
     assert_eq!(answer, ended(HolderEnd::Kicked));
-    assert!(matches!(others[..], [Output::Ended { .. }, Output::Retire { .. }]), "{others:?}");
+    assert!(
+        matches!(others[..], [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { .. }]),
+        "{others:?}"
+    );
     assert_eq!(desk.enlisted(&peer.key, Enlisted::Known), [], "a late word of the store revives nobody");
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(HolderEnd::Kicked)));
 }

@@ -69,7 +69,10 @@ fn worker_from_before_has_a_whole_lease_to_say_it(bug: Bug) {
     assert_eq!(desk.pass(secs(60)), []);
     assert_eq!(desk.state(&peer), Some(WorkerState::Unsynced));
     let outputs = desk.pass(secs(1));
-    assert!(matches!(outputs[..], [Output::Ended { end: HolderEnd::Expired, .. }, Output::Retire { .. }]));
+    assert!(matches!(
+        outputs[..],
+        [Output::Ended { end: HolderEnd::Expired, .. }, Output::Gone { .. }, Output::Retire { .. }]
+    ));
     assert_eq!(desk.synced, [], "what it held was never known");
 }
 
@@ -81,7 +84,10 @@ fn worker_from_before_keeps_the_longer_lease_of_the_life_before(bug: Bug) {
     find_us(&mut desk, &mut peer);
     assert_eq!(desk.pass(secs(60)), [], "it may be running");
     let outputs = desk.pass(secs(1));
-    assert!(matches!(outputs[..], [Output::Ended { end: HolderEnd::Expired, .. }, Output::Retire { .. }]));
+    assert!(matches!(
+        outputs[..],
+        [Output::Ended { end: HolderEnd::Expired, .. }, Output::Gone { .. }, Output::Retire { .. }]
+    ));
 }
 
 fn worker_from_before_does_not_wait_at_the_door(bug: Bug) {

@@ -79,6 +79,7 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (LeaveIgnoresRunningJobs, &["worker_that_leaves_while_jobs_run_is_only_silent"]),
         (TakesBackSilentExclusive, &["silent_exclusive_job_is_told_to_stop_and_stays"]),
         (KickHandsOverAtOnce, &["kicked_worker_with_exclusive_jobs_stops_first"]),
+        (GoneWithItsSession, &["kicked_worker_with_exclusive_jobs_stops_first"]),
         (RepeatedBindIgnored, &["repeated_bind_is_answered_again"]),
         (
             ExclusiveHoldWhenNotOurs,

@@ -198,7 +198,7 @@ fn lease_timer_ends_nobody(bug: Bug) {
     let ends: Vec<Output> = desk.pass(millis(1));
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(HolderEnd::Expired)));
     assert_eq!(desk.state(&kicked), Some(WorkerState::Ended(HolderEnd::Kicked)));
-    assert_eq!(ends.len(), 3, "an end and two retirements: {ends:?}");
+    assert_eq!(ends.len(), 5, "an end, and two that are gone and retired: {ends:?}");
     assert_eq!(desk.state(&heard), Some(WorkerState::Active));
     assert!(!desk.pass(secs(11)).is_empty(), "its own timer is set");
 }
@@ -228,7 +228,10 @@ fn hiccup_of_ownership_gives_nobody_time(bug: Bug) {
     assert_eq!(desk.pass(secs(16) + millis(20)), []);
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     let outputs = desk.own_for(secs(5));
-    assert!(matches!(outputs[..], [Output::Ended { .. }, Output::Retire { .. }]), "{outputs:?}");
+    assert!(
+        matches!(outputs[..], [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { .. }]),
+        "{outputs:?}"
+    );
 }
 
 fn late_answers_do_not_hide_how_long_it_was_not_ours(bug: Bug) {
@@ -263,7 +266,10 @@ fn kick_waits(bug: Bug) {
     assert_eq!(outputs, []);
     assert_eq!(desk.state(&peer), Some(WorkerState::Active));
     let outputs = desk.own_for(secs(5));
-    assert!(matches!(outputs[..], [Output::Ended { .. }, Output::Retire { .. }]), "{outputs:?}");
+    assert!(
+        matches!(outputs[..], [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { .. }]),
+        "{outputs:?}"
+    );
     assert_eq!(desk.retired(&peer, true), [done(ticket)]);
 }
 
@@ -273,7 +279,10 @@ fn leave_goes_through_the_store(bug: Bug) {
     let (ticket, outputs) = desk.leave(&peer, stopped(false));
     assert_eq!(outputs, [done(ticket)], "while jobs run it is silence");
     let (ticket, outputs) = desk.leave(&peer, stopped(true));
-    assert!(matches!(outputs[..], [Output::Ended { .. }, Output::Retire { .. }]), "{outputs:?}");
+    assert!(
+        matches!(outputs[..], [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { .. }]),
+        "{outputs:?}"
+    );
     // The store refuses: it is another server's by now. Nobody hears that it is done.
     assert_eq!(desk.retired(&peer, false), []);
     assert!(matches!(desk.pass(secs(1))[..], [Output::Retire { .. }]));

@@ -44,6 +44,7 @@ fn bugs_break_laws() {
         StopToldOnce,
         TakesBackSilentExclusive,
         KickHandsOverAtOnce,
+        GoneWithItsSession,
         RepeatedBindIgnored,
         ExclusiveHoldWhenNotOurs,
         BindsWhenNotOurs,

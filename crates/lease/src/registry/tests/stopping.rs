@@ -43,6 +43,11 @@ fn retire(peer: &Peer, end: HolderEnd, counted: bool, stopped_by: Instant) -> Ou
     Output::Retire { key: peer.key.clone(), stranger: None, end, counted, stopped_by }
 }
 
+/// Nothing exclusive of it runs any more, and the store is to know.
+fn goes(peer: &Peer, end: HolderEnd, counted: bool, stopped_by: Instant) -> [Output; 2] {
+    [Output::Gone { key: peer.key.clone() }, retire(peer, end, counted, stopped_by)]
+}
+
 /// All has stopped, this long ago.
 fn since(stopped_for: Duration) -> Leave {
     Leave { stopped_for, ..stopped(true) }
@@ -70,7 +75,7 @@ fn kicked_worker_with_exclusive_jobs_stops_first(bug: Bug) {
     assert_eq!(outputs, [Output::Stop { key: peer.key.clone(), stops: vec![lost(hold(2))] }]);
     assert_eq!(desk.pass(millis(15_019)), [], "not before its lease is over");
     let by_the_rule = renewed_at + millis(19_980);
-    assert_eq!(desk.pass(millis(1)), [retire(&peer, HolderEnd::Kicked, false, by_the_rule)]);
+    assert_eq!(desk.pass(millis(1)), goes(&peer, HolderEnd::Kicked, false, by_the_rule));
     assert_eq!(desk.verify(&peer, hold(1)), Verdict::AskAgain, "that is not durable yet");
     desk.retired(&peer, true);
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(HolderEnd::Kicked)));
@@ -91,10 +96,10 @@ fn stopping_worker_ends_by_its_own_word(bug: Bug) {
     assert_eq!(desk.tell(anonymous), [done(ticket)]);
     assert_eq!(desk.state(&peer), Some(WorkerState::Stopping));
     let (ticket, outputs) = desk.leave(&peer, since(secs(2)));
-    let expected = retire(&peer, HolderEnd::Kicked, false, desk.now - secs(2));
-    assert_eq!(outputs, std::slice::from_ref(&expected));
+    let expected = goes(&peer, HolderEnd::Kicked, false, desk.now - secs(2));
+    assert_eq!(outputs, expected);
     assert_eq!(desk.retired(&peer, false), []);
-    assert_eq!(desk.pass(millis(100)), [expected], "the same whenever it is asked for");
+    assert_eq!(desk.pass(millis(100)), expected[1..], "the same whenever it is asked for");
     assert_eq!(desk.retired(&peer, true), [done(ticket)]);
     assert_eq!(desk.pass(secs(60)), []);
 }
@@ -126,7 +131,8 @@ fn worker_without_exclusive_jobs_is_kicked_at_once(bug: Bug) {
     desk.renew(&mut peer);
     desk.pass(secs(1));
     let (_, outputs) = desk.kick(&peer);
-    assert_eq!(outputs, [end_of_session(&peer), retire(&peer, HolderEnd::Kicked, false, desk.now)]);
+    let [gone, retire] = goes(&peer, HolderEnd::Kicked, false, desk.now);
+    assert_eq!(outputs, [end_of_session(&peer), gone, retire]);
 }
 
 fn stopping_worker_gets_nothing_and_learns_nothing(bug: Bug) {
@@ -169,7 +175,7 @@ fn successor_of_a_stopping_worker_inherits_nothing(bug: Bug) {
     desk.checked(&new, &[HoldStanding::Lost]);
     assert_eq!((desk.state(&old), desk.view(&old).expires), (Some(WorkerState::Stopping), expires));
     let outputs = desk.pass(expires.since(desk.now));
-    assert!(matches!(&outputs[0], Output::Retire { key, .. } if *key == old.key), "{outputs:?}");
+    assert!(matches!(&outputs[1], Output::Retire { key, .. } if *key == old.key), "{outputs:?}");
 }
 
 fn former_that_is_kicked_while_a_successor_waits_ends_with_its_lease(bug: Bug) {
@@ -181,7 +187,7 @@ fn former_that_is_kicked_while_a_successor_waits_ends_with_its_lease(bug: Bug) {
         let (ticket, _) = desk.beat(new.beat());
         assert_eq!(desk.pass(secs(wait)), [], "the store takes its time");
         desk.kick(&old);
-        assert_eq!(desk.pass(secs(rest)), [retire(&old, HolderEnd::Kicked, false, by_the_rule)]);
+        assert_eq!(desk.pass(secs(rest)), goes(&old, HolderEnd::Kicked, false, by_the_rule));
         let (_, others) = split(ticket, &new.key, desk.enlisted(&new.key, Enlisted::Known));
         assert_eq!(others, [Output::Check { key: new.key.clone(), holds: vec![hold(1)] }]);
     }
@@ -198,7 +204,7 @@ fn former_that_is_stopping_when_its_holds_have_moved_ends_as_kicked(bug: Bug) {
     assert_eq!(others, [super::desk::bound(&new, &[hold(1)])], "the store's word counts");
     assert_eq!(desk.state(&old), Some(WorkerState::Stopping), "and hastens nothing");
     let outputs = desk.pass(millis(20_020));
-    assert!(matches!(&outputs[0], Output::Retire { key, end: HolderEnd::Kicked, .. } if *key == old.key));
+    assert!(matches!(&outputs[1], Output::Retire { key, end: HolderEnd::Kicked, .. } if *key == old.key));
 }
 
 fn own_stall_is_not_given_back_to_a_stopping_worker(bug: Bug) {
@@ -220,13 +226,13 @@ fn crashed_worker_is_counted_and_says_when_it_stopped(bug: Bug) {
     assert_eq!(outputs, [done(ticket)], "jobs may still run");
     let (_, outputs) = desk.leave(&peer, Leave { crashed: true, ..since(millis(300)) });
     let end = HolderEnd::Crashed;
-    let gone = Output::Ended { key: peer.key.clone(), end };
-    assert_eq!(outputs, [gone, retire(&peer, end, true, desk.now - millis(300))]);
+    let [gone, retire] = goes(&peer, end, true, desk.now - millis(300));
+    assert_eq!(outputs, [Output::Ended { key: peer.key.clone(), end }, gone, retire]);
     assert_eq!(desk.answer(peer.beat()), ended(end));
 
     let (mut desk, peer) = exclusive(bug);
     let (_, outputs) = desk.leave(&peer, since(millis(300)));
-    assert_eq!(outputs[1], retire(&peer, HolderEnd::Left, false, desk.now - millis(300)));
+    assert_eq!(outputs[1..], goes(&peer, HolderEnd::Left, false, desk.now - millis(300)));
 }
 
 fn late_word(peer: &Peer, ended_at: Instant, stopped_at: Instant) -> Output {
@@ -284,7 +290,7 @@ fn shorter_lease_does_not_hide_what_a_longer_one_allowed(bug: Bug) {
     let (mut desk, mut peer) = Desk::joined(bug, "a");
     let start = desk.now;
     let stopped_by = |outputs: &[Output]| match outputs {
-        [Output::Ended { .. }, Output::Retire { stopped_by, .. }] => *stopped_by,
+        [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { stopped_by, .. }] => *stopped_by,
         other => panic!("{other:?}"),
     };
     desk.pass(secs(1));
@@ -309,5 +315,5 @@ fn restored_worker_may_have_run_for_as_long_as_its_grant(bug: Bug) {
     let mut desk = Desk::reopened(bug, &[known(&peer)]);
     let restarted_at = desk.now;
     let outputs = desk.pass(secs(21));
-    assert_eq!(outputs[1], retire(&peer, HolderEnd::Expired, true, restarted_at + secs(20)));
+    assert_eq!(outputs[1..], goes(&peer, HolderEnd::Expired, true, restarted_at + secs(20)));
 }

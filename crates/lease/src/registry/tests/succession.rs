@@ -49,15 +49,16 @@ fn moved(desk: &mut Desk, new: &Peer, moved: Option<&[bool]>) -> Vec<Output> {
     desk.tell(Input::Succeeded { key: new.key.clone(), moved: moved.map(<[bool]>::to_vec) })
 }
 
-fn succeeded(old: &Peer, stopped_by: Instant) -> [Output; 2] {
+fn succeeded(old: &Peer, stopped_by: Instant) -> [Output; 3] {
     let (key, end) = (old.key.clone(), HolderEnd::Succeeded);
     [
         Output::Ended { key: key.clone(), end },
+        Output::Gone { key: key.clone() },
         Output::Retire { key, stranger: None, end, counted: false, stopped_by },
     ]
 }
 
-fn with_check(outputs: [Output; 2], new: &Peer, holds: &[Hold]) -> Vec<Output> {
+fn with_check(outputs: [Output; 3], new: &Peer, holds: &[Hold]) -> Vec<Output> {
     let check = Output::Check { key: new.key.clone(), holds: holds.to_vec() };
     outputs.into_iter().chain([check]).collect()
 }
@@ -104,7 +105,9 @@ fn former_cannot_expire_while_its_holds_move(bug: Bug) {
     let (_, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, true])));
     assert_eq!(others, succeeded(&old, stopped_by));
     let outputs = desk.pass(secs(21));
-    assert!(matches!(&outputs[..], [Output::Ended { key, .. }, Output::Retire { .. }] if *key == new.key));
+    assert!(
+        matches!(&outputs[..], [Output::Ended { key, .. }, Output::Gone { .. }, Output::Retire { .. }] if *key == new.key)
+    );
 }
 
 fn repeat_is_answered_instead_of_the_first(bug: Bug) {
@@ -153,7 +156,7 @@ fn former_that_ended_is_checked_by_rows(bug: Bug) {
 fn former_that_is_kicked_meanwhile_stays_kicked(bug: Bug) {
     let (mut desk, old, new, ticket) = lapsed(bug);
     let kick = desk.ticket();
-    assert_eq!(desk.tell(Input::Kick { ticket: kick, key: old.key.clone() }).len(), 2);
+    assert_eq!(desk.tell(Input::Kick { ticket: kick, key: old.key.clone() }).len(), 3);
     let (answer, others) = split(ticket, &new.key, moved(&mut desk, &new, Some(&[true, false])));
     assert!(matches!(answer, Answer::Ok(_)), "{answer:?}");
     let check = Output::Check { key: new.key.clone(), holds: vec![hold(1)] };
@@ -198,7 +201,7 @@ fn worker_cannot_succeed_itself(bug: Bug) {
     let former = alive.successor("a").former;
     assert!(!desk.renew(&mut Peer { former, wants_full: true, ..alive.clone() }).resync);
     assert_eq!(desk.state(&alive), Some(WorkerState::Active));
-    assert_eq!(desk.pass(secs(21)).len(), 2, "and it expires like any other");
+    assert_eq!(desk.pass(secs(21)).len(), 3, "and it expires like any other");
 }
 
 fn successor_is_never_throttled(bug: Bug) {
@@ -252,6 +255,7 @@ fn former_of_a_forgotten_successor_is_judged_again(bug: Bug) {
             outputs,
             [
                 Output::Ended { key: key.clone(), end },
+                Output::Gone { key: key.clone() },
                 Output::Retire { key, stranger: None, end, counted: true, stopped_by }
             ]
         );
@@ -301,7 +305,9 @@ fn restart_before_the_move_is_made_up_for(bug: Bug) {
     new.hear(new.change, &answer);
     desk.renew(&mut new);
     let outputs = desk.pass(secs(21));
-    assert!(matches!(&outputs[..], [Output::Ended { key, .. }, Output::Retire { .. }] if *key == new.key));
+    assert!(
+        matches!(&outputs[..], [Output::Ended { key, .. }, Output::Gone { .. }, Output::Retire { .. }] if *key == new.key)
+    );
 }
 
 fn move_after_a_restart_is_asked_for_again_and_answers_the_repeat(bug: Bug) {

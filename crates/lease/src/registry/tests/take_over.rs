@@ -51,7 +51,10 @@ fn taken_over_worker_has_its_largest_grant_to_find_us(bug: Bug) {
     }
     desk.renew(&mut ours);
     let outputs = desk.pass(millis(60));
-    assert!(matches!(outputs[..], [Output::Ended { .. }, Output::Retire { .. }]), "{outputs:?}");
+    assert!(
+        matches!(outputs[..], [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { .. }]),
+        "{outputs:?}"
+    );
 }
 
 fn taken_over_worker_goes_on_with_what_it_holds(bug: Bug) {
@@ -151,7 +154,10 @@ fn word_of_a_stranger_counts_for_the_worker_that_it_turns_out_to_be(bug: Bug) {
     assert_eq!(desk.retired(&peer, false), []);
     let outputs = take_over(&mut desk, &peer);
     assert!(
-        matches!(outputs[..], [Output::Ended { .. }, Output::Retire { stranger: None, .. }]),
+        matches!(
+            outputs[..],
+            [Output::Ended { .. }, Output::Gone { .. }, Output::Retire { stranger: None, .. }]
+        ),
         "{outputs:?}"
     );
     assert_eq!(desk.retired(&peer, true), [done(ticket)]);
@@ -209,7 +215,7 @@ fn larger_grant_of_a_worker_elsewhere_is_refused(bug: Bug) {
     let outputs = desk.enlisted(&peer.key, Enlisted::Elsewhere { address: None });
     let (answer, others) = split(ticket, &peer.key, outputs);
     assert_eq!(answer, Answer::NotOwner { address: None });
-    assert!(matches!(others[..], [Output::Ended { .. }]), "{others:?}");
+    assert!(matches!(others[..], [Output::Ended { .. }, Output::Gone { .. }]), "{others:?}");
     assert!(!desk.registry.knows(&peer.key));
     assert_eq!(desk.registry.active_count(), 0);
     assert_eq!(desk.pass(secs(60)), [], "it is not ours to judge");

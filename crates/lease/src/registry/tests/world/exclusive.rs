@@ -45,6 +45,13 @@ impl World {
         self.nodes.iter().filter_map(of_node).chain(self.fading.iter().map(of_dead)).collect()
     }
 
+    /// Law: whoever is gone runs nothing exclusive any more.
+    pub(super) fn check_gone(&self, key: &WorkerKey) {
+        for (_, until, holds) in self.started().into_iter().filter(|(whose, ..)| whose == key) {
+            assert!(holds.is_empty() || until <= self.now, "{key:?} is gone and may run until {until:?}");
+        }
+    }
+
     /// Law: the registry is right about when an ended worker had stopped its exclusive jobs.
     pub(super) fn check_retirement(&self, key: &WorkerKey, stopped_by: Instant) {
         assert!(stopped_by <= self.now, "{key:?} will have stopped");

@@ -476,6 +476,7 @@ impl World {
                     assert!(!is_judged || !holds_on, "{key:?} ends before its own clock says so");
                     assert!(!is_judged || self.is_ours(), "{key:?} is judged by somebody who may not");
                 }
+                Output::Gone { key } => self.check_gone(&key),
                 Output::Synced { key } => self.laws.synced(&key),
                 Output::LeaveDone { .. } => {}
                 Output::LateWord { key, ended_at, stopped_at } => {

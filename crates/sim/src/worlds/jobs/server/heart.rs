@@ -225,7 +225,7 @@ impl Heart {
                 self.send_to(moment, &key, Told { stops, ..Told::default() });
             }
             Output::Ended { key, end } => self.ended(moment, key, end),
-            Output::Synced { .. } => {}
+            Output::Synced { .. } | Output::Gone { .. } => {}
             Output::LeaveDone { ticket } => {
                 let Some(waiting) = roll.tickets.remove(&ticket) else { return };
                 let Some(connection) = waiting.connection else { return };
