@@ -1,6 +1,6 @@
 //! Queues: what they hold and how they are set.
 
-use model::QueueName;
+use model::{ErrorKind, QueueName};
 use rpc::{ApiError, convert, wire};
 use store::News;
 
@@ -29,6 +29,9 @@ impl Api {
                  queue, or a server of its own (`tenure serve --volatile-only`)",
             ));
         }
+        if patch.volatile == Some(false) && self.store.is_durable() && self.store.is_volatile(&queue) {
+            self.check_all_are_known(&queue).await?;
+        }
         let changes_who_serves = patch.exclusive.is_some() || patch.volatile.is_some();
         let settings = self.store.set_queue(&queue, patch).await?;
         if changes_who_serves {
@@ -48,6 +51,20 @@ impl Api {
             oldest: None,
         });
         Ok(convert::queue(stats, self.workers_for(&queue)))
+    }
+
+    /// Refuses while workers that this life of the server has not heard of may run jobs of this volatile queue.
+    async fn check_all_are_known(&self, queue: &QueueName) -> Answer<()> {
+        if !self.muster_status().await?.waiting {
+            return Ok(());
+        }
+        Err(ApiError::new(
+            ErrorKind::Refused,
+            format!(
+                "queue {queue} stays volatile while the server waits for the workers it had before; try again when \
+                 `tenure muster status` shows that volatile queues are open"
+            ),
+        ))
     }
 
     /// How many workers connected to us may be given jobs of this queue. `None` if there are none and other servers may have

@@ -10,7 +10,8 @@ const VOLATILE_ID: &str = "0198c0de-7a1b-8c3d-8e4f-5b0000000001";
 
 #[tokio::test]
 async fn a_queue_changes_its_nature_only_while_it_is_empty() {
-    let fleet = Fleet::start(&[]).await;
+    // While it waits for its workers no queue becomes durable.
+    let fleet = Fleet::start(&["--unsafe-initial-wait", "0s"]).await;
     let tenure = async |args: &[&str], code| {
         let (stdout, stderr) = said(&call(&fleet.server.url, args, fleet.home.path()).await, code);
         format!("{stdout}{stderr}")
