@@ -17,3 +17,4 @@ pub mod registry;
 #[cfg(test)]
 mod splitmix;
 pub mod unsure;
+pub mod wellness;

@@ -56,6 +56,23 @@ impl Default for Rules {
 }
 
 impl Rules {
+    /// The rules for workers with this lease and this pause between heartbeats. The defaults are for 20 s and 4 s; everything is in
+    /// proportion.
+    pub fn for_lease(lease: Duration, heartbeat: Duration) -> Self {
+        let defaults = Rules::default();
+        Rules {
+            heartbeat,
+            heard_within: heartbeat * 3,
+            lease,
+            check_every: lease / 2,
+            check_grace: lease / 2,
+            update_every: (lease / 20).min(defaults.update_every),
+            lose_after: lease,
+            settle_within: heartbeat * 3,
+            push_after: defaults.push_after,
+        }
+    }
+
     /// How long a healthcheck is good for, from when it was sent.
     pub fn check_good_for(&self) -> Duration {
         self.check_every + self.check_grace
@@ -124,7 +141,7 @@ impl Unhealthy {
 
 /// How a worker is.
 pub fn health(now: Instant, stamps: &Stamps, rules: &Rules) -> Health {
-    if stamps.lease_ends.is_some_and(|end| now >= end) {
+    if must_die(now, stamps.lease_ends) {
         return Health::MustDie;
     }
     if stamps.fetched.is_none() {
@@ -138,6 +155,11 @@ pub fn health(now: Instant, stamps: &Stamps, rules: &Rules) -> Health {
         None if !stamps.is_permitted => Health::Unhealthy(Unhealthy::HeldBack),
         None => Health::Healthy,
     }
+}
+
+/// Whether it has stopped everything or has to, now: the only way to be lost.
+pub fn must_die(now: Instant, lease_ends: Option<Instant>) -> bool {
+    lease_ends.is_some_and(|end| now >= end)
 }
 
 /// Whether it is New, or Unhealthy for another reason than being held back, for longer than allowed; and how it is.

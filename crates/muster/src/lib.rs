@@ -18,7 +18,7 @@ pub mod set;
 mod splitmix;
 
 pub use consensus::{Consensus, HeldBack, How, Member, Reason, Wait};
-pub use health::{Health, Rules, Stamps, Unhealthy};
+pub use health::{Health, Rules, Stamps, Unhealthy, health};
 pub use machine::{Dismissal, Input, Muster, Output, Status, Terms, TurnedAway};
 pub use mutation::Mutation;
 pub use seats::About;

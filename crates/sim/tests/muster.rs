@@ -37,6 +37,7 @@ fn no_law_is_broken_at_the_edge() {
         ("agreed", stats.waits_agreed.len() as u64),
         ("turned away", stats.turned_away),
         ("stale results", stats.stale_results),
+        ("refused starts", stats.starts_refused),
     ] {
         assert!(count > 50, "{what}: {count}");
     }

@@ -3,16 +3,18 @@
 //! `rpc` reads and writes what both sides need; this is the worker's half. A part of a frame that cannot be read is left
 //! out with a warning: the rest of the frame still counts, and leases and fences keep the left-out part safe.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use lease::ledger::{Grant, Input, ReportAnswer, Start, Transmit};
 use lease::message::Generation;
-use model::{Fence, Hold, Invalid, Outcome, Report, Retry, WorkerKey};
+use model::{Fence, Hold, Instant, Invalid, Outcome, Report, Retry, WorkerKey};
 use rpc::convert;
 use rpc::lease_convert;
 use rpc::wire;
 
 use crate::event::outcome_word;
+use crate::healthcheck::Check;
 
 /// A frame with these parts.
 pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
@@ -96,6 +98,15 @@ pub(crate) fn forget(holds: &[wire::Hold]) -> Option<Input> {
 /// The present set of workers, told outside an answer to a heartbeat.
 pub(crate) fn told(set: &wire::WorkerSet) -> Input {
     Input::Told(lease_convert::set_from_wire(set))
+}
+
+/// The healthcheck that a frame which came in now asks for, if any.
+pub(crate) fn check(frame: &wire::ServerFrame, now: Instant) -> Option<Check> {
+    let number = NonZeroU64::new(frame.check)?.get();
+    readable("healthcheck", || {
+        let lease = convert::span(frame.check_lease_ms, "check_lease_ms")?;
+        Ok(Check { number, asked_at: now, lease })
+    })
 }
 
 /// The answer to a report.

@@ -5,7 +5,10 @@
 //! to run in it. A worker whose loop, tasks or guardian stand still does not answer, and nothing else is what the server
 //! wants to know. It takes no slot and is no job: it runs while all slots are busy and while the worker drains.
 
+use std::time::Duration;
+
 use guardian::{Guardian, Launch, LaunchError};
+use model::Instant;
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -17,12 +20,21 @@ pub(crate) struct Checks {
     /// Who starts this worker's processes, if jobs are run as processes here.
     guardian: Option<Guardian>,
     is_running: bool,
-    /// The number of the one that runs, as long as somebody waits for its answer.
-    asked: Option<u64>,
+    /// The one that runs, as long as somebody waits for its answer.
+    asked: Option<Check>,
     /// Asked for while another one ran; only the latest counts.
-    next: Option<u64>,
-    /// Has run and is not answered yet.
+    next: Option<Check>,
+    /// The number of the one that has run and is not answered yet.
     done: Option<u64>,
+}
+
+/// One that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Check {
+    pub(crate) number: u64,
+    pub(crate) asked_at: Instant,
+    /// The longest lease that its sender grants.
+    pub(crate) lease: Duration,
 }
 
 impl Checks {
@@ -31,26 +43,25 @@ impl Checks {
         Checks { events, guardian, is_running: false, asked: None, next: None, done: None }
     }
 
-    /// The server asks for the check with this number.
-    pub(crate) fn ask(&mut self, number: u64) {
+    /// The server asks for this one.
+    pub(crate) fn ask(&mut self, check: Check) {
         if self.is_running {
-            self.next = Some(number);
+            self.next = Some(check);
             return;
         }
-        (self.is_running, self.asked) = (true, Some(number));
+        (self.is_running, self.asked) = (true, Some(check));
         tokio::spawn(run(self.guardian.clone(), self.events.clone()));
     }
 
-    /// The one that ran has ended.
-    pub(crate) fn ended(&mut self, is_well: bool) {
+    /// The one that ran has ended. It, if it is answered.
+    pub(crate) fn ended(&mut self, is_well: bool) -> Option<Check> {
         self.is_running = false;
-        let asked = self.asked.take();
-        if is_well {
-            self.done = asked.or(self.done);
+        let answered = self.asked.take().filter(|_| is_well);
+        self.done = answered.map(|check| check.number).or(self.done);
+        if let Some(check) = self.next.take() {
+            self.ask(check);
         }
-        if let Some(number) = self.next.take() {
-            self.ask(number);
-        }
+        answered
     }
 
     /// The stream is gone, and with it whoever asked.
@@ -101,19 +112,23 @@ mod tests {
 
     use super::*;
 
+    fn check(number: u64) -> Check {
+        Check { number, asked_at: Instant::from_millis(number), lease: Duration::from_secs(20) }
+    }
+
     #[tokio::test]
     async fn checks_run_one_at_a_time_and_only_the_latest_of_those_that_wait() {
         let (events, mut ends) = mpsc::unbounded_channel();
         let mut checks = Checks::new(events, None);
-        checks.ask(1);
-        checks.ask(2);
-        checks.ask(3);
+        checks.ask(check(1));
+        checks.ask(check(2));
+        checks.ask(check(3));
         assert!(!checks.has_done(), "none has run yet");
         for number in [1, 3] {
             let event = ends.recv().await;
             assert!(matches!(event, Some(JobEvent::Checked { is_well: true })), "{event:?}");
             assert!(ends.is_empty(), "one at a time");
-            checks.ended(true);
+            assert_eq!(checks.ended(true), Some(check(number)));
             assert_eq!(checks.take_done(), Some(number));
         }
         assert!(!checks.is_running);
@@ -123,10 +138,10 @@ mod tests {
     async fn a_failed_check_is_not_answered_and_the_next_one_is() {
         let (events, _ends) = mpsc::unbounded_channel();
         let mut checks = Checks::new(events, None);
-        checks.ask(1);
-        checks.ended(false);
+        checks.ask(check(1));
+        assert_eq!(checks.ended(false), None);
         assert!(!checks.has_done());
-        checks.ask(2);
+        checks.ask(check(2));
         checks.ended(true);
         assert_eq!(checks.take_done(), Some(2));
     }
@@ -135,12 +150,12 @@ mod tests {
     async fn nobody_is_answered_who_did_not_ask() {
         let (events, _ends) = mpsc::unbounded_channel();
         let mut checks = Checks::new(events, None);
-        checks.ask(1);
-        checks.ask(2);
+        checks.ask(check(1));
+        checks.ask(check(2));
         checks.forget();
         // Asked on the next stream, while the one of the last still runs.
-        checks.ask(7);
-        checks.ended(true);
+        checks.ask(check(7));
+        assert_eq!(checks.ended(true), None);
         assert!(!checks.has_done(), "the one that ended was asked for on a stream that is gone");
         checks.ended(true);
         assert_eq!(checks.take_done(), Some(7));

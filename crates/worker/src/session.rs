@@ -24,7 +24,7 @@ use crate::farewell;
 use crate::frame;
 use crate::guard::Guard;
 use crate::handler::Handlers;
-use crate::healthcheck::Checks;
+use crate::healthcheck::{Check, Checks};
 use crate::home::{Home, JobEvent};
 use crate::jobs::Jobs;
 use crate::key;
@@ -222,8 +222,8 @@ impl Session {
         if let Some(answer) = &frame.heartbeat {
             self.told.answer(answer);
         }
-        if frame.check != 0 {
-            self.checks.ask(frame.check);
+        if let Some(check) = frame::check(&frame, now) {
+            self.checks.ask(check);
         }
         for input in
             answers.chain(stops).chain(frame::bound(&frame.bound)).chain(forget).chain(told).chain(heartbeat)
@@ -252,7 +252,11 @@ impl Session {
                     self.jobs.remove(hold);
                     self.input(now, Input::Finished { hold, ended });
                 }
-                JobEvent::Checked { is_well } => self.checks.ended(is_well),
+                JobEvent::Checked { is_well } => {
+                    if let Some(Check { asked_at, lease, .. }) = self.checks.ended(is_well) {
+                        self.input(now, Input::Checked { asked_at, lease });
+                    }
+                }
                 JobEvent::Lost(hold) => {
                     self.input(now, Input::Stopped(Stop { hold, reason: StopOrder::Lost }));
                 }

@@ -72,6 +72,7 @@ impl Ledger {
             self.pulse.follow(ack.lease);
             self.outputs.push_back(Output::Registered { lease: ack.lease });
         }
+        self.wellness.heard(sent_at, !ack.resync);
         self.bound.acknowledge(beat.change);
         if self.has(Mutation::StartsOnHeartbeat) {
             self.binds_to_repeat().into_iter().for_each(|bind| self.begin_if_waiting(now, bind.hold));

@@ -15,6 +15,7 @@
 //! took it: that a heartbeat was acknowledged proves nothing, because the registry may still be asking for the row.
 
 use model::{Hold, Instant, Outcome};
+use muster::Health;
 
 use super::drain::Phase;
 use super::kill_clock::KillClock;
@@ -70,6 +71,11 @@ impl Ledger {
         let hold = if self.has(Mutation::StartsWithoutHold) { self.hold_until() } else { hold };
         let is_in_time = hold.is_some_and(|until| now < stopping.stop_at(until));
         self.phase == Phase::Serving && is_able && fits && is_in_time
+    }
+
+    /// Whether a scheduler may give us volatile jobs. It thinks so, or it would not; but what it sent may come late.
+    pub(super) fn is_well(&self, now: Instant) -> bool {
+        self.health(now) == Health::Healthy || self.has(Mutation::StartsUnwell)
     }
 
     /// It never starts here.

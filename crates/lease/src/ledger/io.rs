@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use model::{Fence, Hold, Nonce, Outcome, Report, Retry, WorkerKey};
+use model::{Fence, Hold, Instant, Nonce, Outcome, Report, Retry, WorkerKey};
 use muster::SetId;
 
 use crate::clock_rule::{RateError, Stopping};
@@ -88,6 +88,13 @@ pub enum Input {
     Left,
     /// The server told the present set of workers, outside an answer to a heartbeat: kept, and echoed at once.
     Told(SetId),
+    /// A healthcheck has run.
+    Checked {
+        /// When it came in.
+        asked_at: Instant,
+        /// The longest lease that its sender grants.
+        lease: Duration,
+    },
     /// The clients know how these ended: their results need not be kept any longer.
     Forget(Vec<Hold>),
 }

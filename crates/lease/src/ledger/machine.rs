@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::{Hold, Instant, Nonce, Outcome, Report, WorkerKey};
-use muster::SetId;
+use muster::health::must_die;
+use muster::{Health, SetId};
 
 use super::bound::BoundSet;
 use super::drain::Phase;
@@ -21,6 +22,7 @@ use super::reports::Reports;
 use super::stream::Stream;
 use super::{Ended, Grant, Input, KeyEnd, Output, ReportAnswer, StopReason, Terms};
 use crate::message::{Generation, Stop, StopOrder};
+use crate::wellness::Wellness;
 
 /// The part of a claim's own lease after which the job is bound even if no heartbeat is due, in percent.
 const BIND_PERCENT: u32 = 20;
@@ -31,6 +33,7 @@ pub struct Ledger {
     pub(super) terms: Terms,
     pub(super) mutation: Option<Mutation>,
     pub(super) instance: Instance,
+    pub(super) wellness: Wellness,
     /// `None` while there is no stream that was opened under the present key.
     pub(super) stream: Option<Stream>,
     pub(super) pulse: Pulse,
@@ -55,6 +58,7 @@ impl Ledger {
             terms,
             mutation: None,
             instance: Instance::new(key, nonce),
+            wellness: Wellness::default(),
             stream: None,
             jobs: Jobs::default(),
             bound: BoundSet::new(nonce),
@@ -93,6 +97,7 @@ impl Ledger {
             Input::Drain { grace } => self.drain(now, grace),
             Input::Left => self.phase.left(),
             Input::Told(set) => self.keep_set(set),
+            Input::Checked { asked_at, lease } => self.wellness.checked(asked_at, lease),
             Input::Forget(holds) => self.kept.forget(&holds, &self.reports),
         }
         self.advance_phase(now);
@@ -156,6 +161,11 @@ impl Ledger {
         self.instance.is_registered()
     }
 
+    /// How we are by our own clock: by the rules by which the scheduler of volatile jobs judges us.
+    pub fn health(&self, now: Instant) -> Health {
+        self.wellness.health(now, self.lapse_at())
+    }
+
     /// The jobs that are ours as far as we know: the handler runs or its end is not settled, and they are not lost.
     pub fn holds(&self) -> Vec<Hold> {
         self.bound.holds()
@@ -171,6 +181,7 @@ impl Ledger {
             self.instance.forget_set();
         }
         self.stream = Some(Stream::new(generation));
+        self.wellness.belongs_to(generation);
         self.pulse.beat_at_once(now);
         self.jobs.sign_again(now);
         self.reports.send_all_again();
@@ -187,6 +198,7 @@ impl Ledger {
         let key = if self.has(Mutation::KeyReused) { self.instance.key().clone() } else { key };
         if self.instance.succeed(key) {
             self.drop_stream();
+            self.wellness = Wellness::default();
             // Whoever was counted in that set was the key before.
             if !self.has(Mutation::SetSurvivesKey) {
                 self.instance.forget_set();
@@ -211,7 +223,8 @@ impl Ledger {
         }
         let bind_by = now + grant.lease * BIND_PERCENT / 100;
         let is_unchecked = grant.at_once && self.has(Mutation::AtOnceUnchecked);
-        if grant.exclusive && !self.may_run_exclusive(now) && !is_unchecked {
+        let may_run = self.may_run_exclusive(now) && (!grant.at_once || self.is_well(now));
+        if grant.exclusive && !may_run && !is_unchecked {
             self.bound.insert(hold, bind_by);
             return self.give_up(hold, StopReason::LeaseOver);
         }
@@ -319,7 +332,7 @@ impl Ledger {
     /// What the time alone has done to our jobs and our key.
     pub(super) fn catch_up(&mut self, now: Instant) {
         self.stop_exclusive_if_due(now);
-        let is_over = self.lapse_at().is_some_and(|at| at <= now);
+        let is_over = must_die(now, self.lapse_at());
         if is_over {
             self.lapse(now);
         }

@@ -42,6 +42,8 @@ pub enum Mutation {
     TrustsEveryServer,
     /// An exclusive job that may start at once is started without a look at the time or at what else runs.
     AtOnceUnchecked,
+    /// A volatile job starts although the worker is not healthy by its own clock.
+    StartsUnwell,
     /// A new key goes on with the set of workers that the one before it was told.
     SetSurvivesKey,
     /// The set of workers that a server told is forgotten when another life of it is found.
@@ -52,7 +54,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 22] = {
+    pub const ALL: [Mutation; 23] = {
         use Mutation::*;
         [
             LateAckAccepted,
@@ -74,6 +76,7 @@ impl Mutation {
             LapsesWithExclusiveHold,
             TrustsEveryServer,
             AtOnceUnchecked,
+            StartsUnwell,
             SetSurvivesKey,
             SetForgottenWithServer,
             NewServerToldChanges,

@@ -1,6 +1,7 @@
 //! Our own stalls. There is always a deadline, so one that is met late means that we stood still, and that heartbeats and answers
 //! waited unread through no fault of their senders: everybody gets that time back before anybody is judged. It is only about
-//! health; the wait is by the workers' own clocks, which did not stand still.
+//! health; the wait is by the workers' own clocks, which did not stand still. By those clocks the last healthcheck may have become
+//! too old meanwhile, so that a worker refuses what we send it: everybody is checked at once.
 
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ impl Muster {
             for stamp in ages.into_iter().filter_map(Option::as_mut).chain(checks.into_iter().flatten()) {
                 *stamp = *stamp + late;
             }
+            worker.check_sent = None;
         }
+        self.update_at = self.now;
     }
 }

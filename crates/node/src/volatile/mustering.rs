@@ -81,12 +81,13 @@ impl Mustering {
                 "UNSAFE: --unsafe-initial-wait is shorter than the safe wait; tasks that are running may be started again"
             );
         }
+        let lease = Self::lease_max(&self.api);
         self.muster = Some(Muster::new(
             self.started,
             Terms {
                 unsafe_wait,
                 allow_bump_unhealthy: config.allow_bump_unhealthy,
-                rules: rules(Self::lease_max(&self.api)),
+                rules: Rules::for_lease(lease, heartbeat_interval(lease)),
                 ..Terms::new(Generation(self.api.generation), safe_wait)
             },
         ));
@@ -173,7 +174,12 @@ impl Mustering {
                 // The registry asks for it by itself, with every answer.
                 Output::Fetch { key } => debug!(worker = %key, "what this worker runs is not known yet"),
                 Output::Check { key, number } => {
-                    tell(&self.api, &key, wire::ServerFrame { check: number, ..Default::default() });
+                    let check_lease_ms = convert::millis(Self::lease_max(&self.api));
+                    tell(
+                        &self.api,
+                        &key,
+                        wire::ServerFrame { check: number, check_lease_ms, ..Default::default() },
+                    );
                 }
                 Output::Tell { key, id } => {
                     let worker_set = Some(lease_convert::set_to_wire(id));
@@ -217,22 +223,6 @@ impl Mustering {
         if let Some(muster) = &mut self.muster {
             muster.handle(now, input);
         }
-    }
-}
-
-/// The rules for workers with this lease: the defaults are for 20 s, and everything is in proportion to it.
-fn rules(lease: Duration) -> Rules {
-    let part = |of: u32| lease / of;
-    Rules {
-        heartbeat: heartbeat_interval(lease),
-        heard_within: heartbeat_interval(lease) * 3,
-        lease,
-        check_every: part(2),
-        check_grace: part(2),
-        update_every: part(20).min(Rules::default().update_every),
-        lose_after: lease,
-        settle_within: heartbeat_interval(lease) * 3,
-        push_after: Rules::default().push_after,
     }
 }
 

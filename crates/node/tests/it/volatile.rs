@@ -518,7 +518,10 @@ async fn an_unsafe_wait_that_is_longer_than_the_safe_one_is_none() {
 async fn a_healthcheck_that_was_lost_with_its_stream_comes_again() {
     let server = start_first().await;
     let mut worker = Survivor::join(&server, "w", 1).await;
-    let check = |frame: ServerFrame| (frame.check > 0).then_some(frame.check);
+    let check = |frame: ServerFrame| {
+        let lease_max = NodeConfig::default().lease_default.as_millis();
+        (frame.check > 0).then(|| assert_eq!(frame.check_lease_ms as u128, lease_max)).map(|()| frame.check)
+    };
     let lost = worker.stream.hear(check).await;
     worker.come_back(&server, 1).await;
     assert!(worker.stream.hear(check).await > lost);

@@ -22,11 +22,19 @@ async fn tell(stream: &mut Stream, set: wire::WorkerSet) {
 }
 
 async fn check(stream: &mut Stream, number: u64) {
-    stream.send(wire::ServerFrame { check: number, ..Default::default() }).await;
+    stream.send(wire::ServerFrame { check: number, check_lease_ms: 20_000, ..Default::default() }).await;
 }
 
 async fn checked(stream: &mut Stream) -> u64 {
     stream.until(|frame| (frame.checked != 0).then_some(frame.checked)).await
+}
+
+/// The next stream, of a worker that may be given volatile jobs from now on.
+async fn muster(server: &mut ScriptedServer) -> Stream {
+    let (_, mut stream) = server.register().await;
+    check(&mut stream, 1).await;
+    checked(&mut stream).await;
+    stream
 }
 
 async fn report(stream: &mut Stream) -> wire::Report {
@@ -180,7 +188,7 @@ async fn a_volatile_job_starts_at_once_and_is_exclusive_all_the_same() {
     let checking = builder(&server.url)
         .handle_raw("work", |ctx: JobContext, _| async move { Ok(ctx.is_exclusive().to_string().into()) });
     let worker = Running::start(checking.guardian(guardian()).exclusive(true));
-    let (_, mut stream) = server.register().await;
+    let mut stream = muster(&mut server).await;
     stream.assign(volatile(1, 7)).await;
     // No bind is acknowledged.
     let report = report(&mut stream).await;
@@ -189,11 +197,25 @@ async fn a_volatile_job_starts_at_once_and_is_exclusive_all_the_same() {
 }
 
 #[tokio::test]
+async fn a_volatile_job_goes_back_unless_a_healthcheck_has_run_here() {
+    let mut server = ScriptedServer::start().await;
+    let worker = Running::start(echo(&server.url).guardian(guardian()).exclusive(true));
+    let (_, mut stream) = server.register().await;
+    stream.assign(volatile(1, 7)).await;
+    assert_eq!(report(&mut stream).await.outcome, "handed_back");
+    check(&mut stream, 1).await;
+    checked(&mut stream).await;
+    stream.assign(volatile(1, 8)).await;
+    assert_eq!(report(&mut stream).await.outcome, "completed");
+    worker.shutdown.abort();
+}
+
+#[tokio::test]
 async fn a_volatile_job_is_stopped_like_any_other() {
     let mut server = ScriptedServer::start().await;
     let (builder, mut told) = stoppable(&server.url);
     let worker = Running::start(builder.guardian(guardian()).exclusive(true));
-    let (_, mut stream) = server.register().await;
+    let mut stream = muster(&mut server).await;
     stream.assign(volatile(1, 7)).await;
     let stop = wire::Stop { job: volatile_id(1), fence: 7, reason: "cancelled".into() };
     stream.send(wire::ServerFrame { stops: vec![stop], ..Default::default() }).await;
@@ -206,7 +228,7 @@ async fn a_volatile_job_is_stopped_like_any_other() {
 async fn results_are_told_to_the_next_life_of_the_server_unless_their_clients_know_them() {
     let mut server = ScriptedServer::start().await;
     let worker = Running::start(echo(&server.url).guardian(guardian()).exclusive(true));
-    let (_, mut stream) = server.register().await;
+    let mut stream = muster(&mut server).await;
     for sequence in [1, 2] {
         stream
             .assign(wire::Assignment { payload: format!("{sequence}").into(), ..volatile(sequence, 7) })
@@ -217,7 +239,7 @@ async fn results_are_told_to_the_next_life_of_the_server_unless_their_clients_kn
     let known = wire::Hold { job: volatile_id(1), fence: 7 };
     stream.send(wire::ServerFrame { forget: vec![known], ..Default::default() }).await;
     // It was read when what was said after it is answered.
-    check(&mut stream, 1).await;
+    check(&mut stream, 2).await;
     checked(&mut stream).await;
     drop(stream);
 

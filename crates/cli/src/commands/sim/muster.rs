@@ -217,6 +217,7 @@ struct Figures {
     restarts: u64,
     tasks: u64,
     starts: u64,
+    starts_refused: u64,
     heartbeats: u64,
     faults: u64,
     turned_away: u64,
@@ -254,6 +255,7 @@ impl Figures {
             restarts: stats.restarts,
             tasks: stats.tasks,
             starts: stats.starts,
+            starts_refused: stats.starts_refused,
             heartbeats: stats.heartbeats,
             faults: stats.faults,
             turned_away: stats.turned_away,
@@ -283,7 +285,10 @@ impl Figures {
                 self.workers, self.instances, self.turned_away
             ),
             format!("scheduler restarts {:>12}", self.restarts),
-            format!("tasks              {:>12}   (started {} times)", self.tasks, self.starts),
+            format!(
+                "tasks              {:>12}   (started {} times, refused {})",
+                self.tasks, self.starts, self.starts_refused
+            ),
             format!(
                 "waits that agreed  {:>12}   (p50 {}, p99 {})",
                 self.waits_agreed,

@@ -1,6 +1,8 @@
 //! Exclusive jobs that the server counts as running from the moment it sent them: they start as they come, under all the
 //! conditions of an exclusive job but its bind.
 
+use muster::Health;
+
 use super::*;
 use crate::message::InactiveReason;
 use model::{HolderEnd, Report};
@@ -28,6 +30,37 @@ pub(super) fn what_starts_at_once_starts_in_time_and_alone(rig: &mut Rig) {
 #[test]
 fn what_may_start_at_once_starts_in_time_and_alone() {
     what_starts_at_once_starts_in_time_and_alone(&mut Rig::new());
+}
+
+/// Named in the table of mutations.
+pub(super) fn whoever_is_not_well_starts_nothing(rig: &mut Rig) {
+    let back = |hold| [ended(hold, Outcome::HandedBack)];
+    let next = |job| hold(job, 10);
+    assert_eq!(rig.assign_at_once(12_000, next(1)), [Output::Start { hold: next(1) }]);
+    assert_eq!(rig.assign_at_once(12_001, next(2)), back(next(2)), "it has not been heard for so long");
+    assert_eq!(rig.assign_exclusive(12_001, next(3)), [], "a bind will tell");
+    let (number, _) = rig.beat(12_001);
+    rig.ok(12_010, number);
+    assert_eq!(rig.assign_at_once(12_010, next(4)), [Output::Start { hold: next(4) }]);
+    rig.live_until(20_000);
+    assert_eq!(rig.ledger.health(at(20_000)), Health::Healthy);
+    assert_eq!(rig.assign_at_once(20_001, next(5)), back(next(5)), "its last healthcheck is too old");
+    rig.checked(20_002);
+    assert_eq!(rig.assign_at_once(20_002, next(6)), [Output::Start { hold: next(6) }]);
+
+    // The next life of the server knows nothing of that.
+    rig.connect_to(20_010, Generation(4));
+    let (number, _) = rig.beat(20_010);
+    rig.ok(20_020, number);
+    assert_eq!(rig.assign_at_once(20_020, next(7)), back(next(7)), "no healthcheck of it has come");
+    rig.checked(20_030);
+    assert_eq!(rig.assign_at_once(20_030, next(8)), [Output::Start { hold: next(8) }]);
+}
+
+#[test]
+fn a_worker_that_is_not_well_starts_nothing_volatile() {
+    let mut rig = Rig::with(terms(8));
+    whoever_is_not_well_starts_nothing(&mut rig);
 }
 
 #[test]

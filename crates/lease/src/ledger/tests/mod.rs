@@ -84,11 +84,12 @@ impl Rig {
         rig
     }
 
-    /// Has the heartbeat that is due acknowledged, and takes the frame that follows.
+    /// Has the heartbeat that is due acknowledged, and takes the frame that follows. A healthcheck has come by then.
     fn register(&mut self, at_ms: u64) -> Transmit {
         let (number, _) = self.beat(at_ms);
         let outputs = self.ok(at_ms, number);
         assert_eq!(outputs, [Output::Registered { lease: LEASE }]);
+        assert_eq!(self.checked(at_ms), []);
         self.try_frame(at_ms).unwrap_or_default()
     }
 
@@ -149,6 +150,11 @@ impl Rig {
     /// The server takes a bind.
     fn confirm(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
         self.input(at_ms, Input::Bound(vec![hold]))
+    }
+
+    /// A healthcheck comes in, and runs in no time.
+    fn checked(&mut self, at_ms: u64) -> Vec<Output> {
+        self.input(at_ms, Input::Checked { asked_at: at(at_ms), lease: LEASE })
     }
 
     fn complete(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {

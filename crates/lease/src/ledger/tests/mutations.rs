@@ -6,7 +6,7 @@ use super::*;
 
 type Case = (&'static str, fn(&mut Rig));
 
-const CASES: [Case; 22] = [
+const CASES: [Case; 23] = [
     ("a late acknowledgement changes nothing", lapse::a_late_acknowledgement_changes_nothing),
     ("a mismatch keeps the changes", bindings::a_mismatch_keeps_the_changes),
     ("a start that is not current is refused", starts::a_start_that_is_not_current_is_refused),
@@ -29,6 +29,7 @@ const CASES: [Case; 22] = [
     ("ordinary jobs outlive the exclusive hold", holds::ordinary_jobs_outlive_the_exclusive_hold),
     ("a server is trusted when it took a heartbeat", holds::a_server_is_trusted_when_it_took_a_heartbeat),
     ("what may start at once starts only in time", at_once::what_starts_at_once_starts_in_time_and_alone),
+    ("who is not well starts nothing", at_once::whoever_is_not_well_starts_nothing),
     ("a new key is in no set", servers::a_new_key_is_in_no_set),
     ("a set outlives its server", servers::a_set_is_said_to_the_next_life_of_the_server),
     ("a new life of the server hears everything", servers::a_new_life_of_the_server_hears_everything),

@@ -151,6 +151,14 @@ fn nobody_is_dismissed_because_we_stood_still() {
     let is_dismissal = |(_, output): &&(u64, Output)| matches!(output, Output::Dismiss { .. });
     assert_eq!(stage.log.iter().filter(is_dismissal).count(), 0, "{:?}", stage.log);
     assert!(stage.muster.may_run(&key("a")) && !stage.muster.may_run(&key("b")), "as they were before");
+    let checked =
+        |output: &&(u64, Output)| matches!(&output.1, Output::Check { key: whom, .. } if *whom == key("a"));
+    assert_eq!(
+        stage.log.iter().filter(checked).count(),
+        1,
+        "its own clock did not stand still: {:?}",
+        stage.log
+    );
     stage.run_until(stage.now + 60_000);
     assert!(stage.muster.may_run(&key("a")));
     let dismissed: Vec<_> = stage.log.iter().filter(is_dismissal).collect();

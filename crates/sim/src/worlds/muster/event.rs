@@ -77,6 +77,8 @@ pub(super) enum Up {
     Checked(u64),
     /// A task ended.
     Result(Task, Fence),
+    /// A task was not started.
+    Refused(Task, Fence),
     /// All has stopped, and this key is not used again.
     Left,
 }

@@ -177,6 +177,7 @@ impl World<'_> {
                 scheduler.muster.handle(now, Input::Checked { key, number });
             }
             Up::Result(task, fence) => self.result(instance, task, fence),
+            Up::Refused(task, fence) => self.refused(instance, task, fence),
             Up::Left => self.gone(instance),
         }
         self.after_scheduler();

@@ -21,6 +21,8 @@ pub struct Stats {
     pub tasks: u64,
     /// Times a task was started.
     pub starts: u64,
+    /// Starts that came to a worker which was not well by its own clock, and were refused.
+    pub starts_refused: u64,
     /// Heartbeats that were heard.
     pub heartbeats: u64,
     /// Times a worker stopped because its hold was over.
@@ -53,6 +55,7 @@ impl Stats {
         self.restarts += other.restarts;
         self.tasks += other.tasks;
         self.starts += other.starts;
+        self.starts_refused += other.starts_refused;
         self.heartbeats += other.heartbeats;
         self.lapses += other.lapses;
         self.expired += other.expired;

@@ -168,6 +168,15 @@ impl World<'_> {
         self.note_ready(instance);
     }
 
+    /// A start was refused: the worker was not well when it came.
+    pub(super) fn refused(&mut self, instance: Instance, task: Task, fence: Fence) {
+        let Some(scheduler) = &mut self.scheduler else { return };
+        let Some(session) = scheduler.sessions.get_mut(&instance) else { return };
+        session.tasks.retain(|(other, claim, _)| (*other, *claim) != (task, fence));
+        self.not_there(instance, task, fence);
+        self.note_ready(instance);
+    }
+
     /// It certainly does not run there, and did not end there as far as anybody knows.
     pub(super) fn not_there(&mut self, instance: Instance, task: Task, fence: Fence) {
         let Some(scheduler) = &mut self.scheduler else { return };

@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use lease::clock_rule::{self, Stopping};
+use lease::wellness::Wellness;
 use model::{Generation, Instant};
-use muster::{SetId, set};
+use muster::{Health, SetId, set};
 
 use super::event::{Down, Event, Fence, Instance, Life, Slot, Stream, Task, Up};
 use super::laws::never_running_twice;
@@ -38,6 +39,8 @@ pub(super) struct Worker {
     pub(super) lag: Duration,
     /// The scheduler that it belongs to, and its life.
     belongs: Option<(Generation, Life)>,
+    /// How it is by its own clock.
+    wellness: Wellness,
     /// Its present stream, if it has one.
     stream: Option<Stream>,
     streams: Stream,
@@ -76,6 +79,7 @@ impl Worker {
             dead_stream: None,
             lag: Duration::ZERO,
             belongs: None,
+            wellness: Wellness::default(),
             stream: None,
             streams: 0,
             beats: 0,
@@ -118,6 +122,7 @@ impl World<'_> {
         let worker = self.worker_mut(slot);
         worker.instance = instance;
         worker.belongs = None;
+        worker.wellness = Wellness::default();
         worker.stream = None;
         worker.unanswered.clear();
         worker.results.clear();
@@ -234,6 +239,7 @@ impl World<'_> {
         worker.up_at = now;
         worker.down_at = now;
         worker.belongs = Some(scheduler);
+        worker.wellness.belongs_to(scheduler.0);
         worker.unanswered.clear();
         worker.answered = now;
         self.beat_now(slot);
@@ -292,7 +298,12 @@ impl World<'_> {
                 let ended = self.worker(slot).results.clone();
                 self.send_up(slot, Up::Running(running, ended));
             }
-            Down::Check(number) => self.send_up(slot, Up::Checked(number)),
+            Down::Check(number) => {
+                let (now, lease) =
+                    (self.setup.workers[slot as usize].clock.shows(self.now), self.setup.rules.lease);
+                self.worker_mut(slot).wellness.checked(now, lease);
+                self.send_up(slot, Up::Checked(number));
+            }
             Down::Start(task, fence) => self.start(slot, task, fence),
             Down::Acknowledged(task, fence) => {
                 self.worker_mut(slot).results.retain(|result| *result != (task, fence));
@@ -313,6 +324,7 @@ impl World<'_> {
         if hold_until <= clock.shows(now) {
             return;
         }
+        worker.wellness.heard(sent, true);
         let instance = worker.instance;
         let book = self.books.instance_mut(instance);
         // One timer for each instance, set again when it is early.
@@ -339,8 +351,9 @@ impl World<'_> {
 
     fn start(&mut self, slot: Slot, task: Task, fence: Fence) {
         let instance = self.worker(slot).instance;
-        if !self.holds(slot) {
-            return;
+        if !self.may_start(slot) {
+            self.stats.starts_refused += 1;
+            return self.send_up(slot, Up::Refused(task, fence));
         }
         self.stats.starts += 1;
         self.tell(|| format!("worker {slot} instance {instance} starts task {task} fence {fence}"));
@@ -350,12 +363,13 @@ impl World<'_> {
         self.push_in(lasts, Event::RunEnds(instance, task, fence));
     }
 
-    /// Whether it may act, by its own clock.
-    fn holds(&self, slot: Slot) -> bool {
+    /// Whether it may be given work, by its own clock.
+    fn may_start(&self, slot: Slot) -> bool {
         let shown = self.setup.workers[slot as usize].clock.shows(self.now);
-        let book = self.books.instance(self.worker(slot).instance);
-        let is_over = book.hold_until.is_none_or(|until| shown >= until);
-        !is_over || self.setup.is_broken_by(Mutation::HoldIgnored)
+        let worker = self.worker(slot);
+        let hold_until = self.books.instance(worker.instance).hold_until;
+        hold_until.is_some() && worker.wellness.health(shown, hold_until) == Health::Healthy
+            || self.setup.is_broken_by(Mutation::HoldIgnored)
     }
 
     pub(super) fn run_ends(&mut self, instance: Instance, task: Task, fence: Fence) {

@@ -7,6 +7,7 @@ use super::Tally;
 use super::registry::{Desk, Row};
 use crate::splitmix::SplitMix;
 use model::HolderEnd;
+use muster::Health;
 
 const SLOTS: u32 = 4;
 /// Jobs of an exclusive queue have numbers from here on.
@@ -90,6 +91,9 @@ impl World {
         self.deliver();
         if self.loses && self.dice.percent(1) {
             self.restart_server();
+        }
+        if self.is_connected && self.dice.percent(10) {
+            self.input(Input::Checked { asked_at: self.now(), lease: LEASE });
         }
         if self.dice.percent(if self.desk.is_unsure { 5 } else { 2 }) {
             self.desk.is_unsure = self.loses && !self.desk.is_unsure;
@@ -189,6 +193,8 @@ impl World {
             self.waiting.remove(&hold);
             self.tally.exclusive_starts += 1;
             self.tally.starts_at_once += u32::from(is_at_once);
+            let is_well = self.ledger.health(self.now()) == Health::Healthy;
+            assert!(is_well || !is_at_once, "started {hold:?} while it was not well");
         }
         self.running.insert(hold, Handler { exclusive, key: self.ledger.key().clone(), told_at: None });
     }
