@@ -1,6 +1,6 @@
 //! The digest of a set of holds: how many, and an order-free hash. Adding and removing cost the same whatever the size.
 
-use model::Hold;
+use model::{Hold, splitmix};
 
 /// Two sets with the same digest are the same set, but for one chance in 2^53.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -51,15 +51,11 @@ impl FromIterator<Hold> for Digest {
     }
 }
 
-/// 64 well mixed bits of a hold (the finaliser of SplitMix64, twice over its three words).
+/// 64 well mixed bits of a hold, from its three words.
 fn mix(hold: Hold) -> u64 {
     let bytes = u128::from_be_bytes(*hold.job.as_bytes());
-    [(bytes >> 64) as u64, bytes as u64, hold.fence.get() as u64].into_iter().fold(0, |seed, word| {
-        let mut z = (seed ^ word).wrapping_add(0x9e37_79b9_7f4a_7c15);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    })
+    let words = [(bytes >> 64) as u64, bytes as u64, hold.fence.get() as u64];
+    words.into_iter().fold(0, |seed, word| splitmix::hash(seed ^ word))
 }
 
 #[cfg(test)]

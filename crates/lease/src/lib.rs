@@ -14,7 +14,5 @@ pub mod monitor;
 pub mod ownership;
 pub mod passive;
 pub mod registry;
-#[cfg(test)]
-mod splitmix;
 pub mod unsure;
 pub mod wellness;

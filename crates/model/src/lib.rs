@@ -12,6 +12,7 @@ mod limits;
 mod outcome;
 mod queue;
 mod retry;
+pub mod splitmix;
 mod time;
 mod worker;
 

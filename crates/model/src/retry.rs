@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::error::Invalid;
 use crate::id::Fence;
+use crate::splitmix;
 
 /// How the delay grows from one attempt to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +77,10 @@ impl Default for RetryPolicy {
     }
 }
 
-/// A number in −20..=20, evenly spread over fences (splitmix64's finaliser).
+/// A number in −20..=20, evenly spread over fences.
 fn jitter_percent(fence: Fence) -> i64 {
-    let mut z = (fence.get() as u64).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^= z >> 31;
-    (z % (2 * RetryPolicy::JITTER_PERCENT as u64 + 1)) as i64 - RetryPolicy::JITTER_PERCENT
+    (splitmix::hash(fence.get() as u64) % (2 * RetryPolicy::JITTER_PERCENT as u64 + 1)) as i64
+        - RetryPolicy::JITTER_PERCENT
 }
 
 impl fmt::Display for RetryPolicy {

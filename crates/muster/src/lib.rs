@@ -14,8 +14,6 @@ pub mod machine;
 mod mutation;
 pub mod seats;
 pub mod set;
-#[cfg(test)]
-mod splitmix;
 
 pub use consensus::{Consensus, HeldBack, How, Member, Reason, Wait};
 pub use health::{Health, Rules, Stamps, Unhealthy, health};

@@ -1,5 +1,6 @@
 //! What names a set of workers: which scheduler made it, its place in that scheduler's history, and a hash of its members.
 
+use model::splitmix::hash;
 use model::{Generation, WorkerKey};
 
 /// A member's part of a [`SetHash`]: 128 well mixed bits of its key.
@@ -14,19 +15,11 @@ impl Identity {
     pub fn of(key: &WorkerKey) -> Self {
         let (mut low, mut high) = (0x243f_6a88_85a3_08d3_u64, 0x1319_8a2e_0370_7344_u64);
         for byte in key.as_str().bytes() {
-            low = mix(low ^ u64::from(byte));
-            high = mix(high.rotate_left(17) ^ u64::from(byte));
+            low = hash(low ^ u64::from(byte));
+            high = hash(high.rotate_left(17) ^ u64::from(byte));
         }
         Identity { low, high }
     }
-}
-
-/// The finaliser of SplitMix64.
-fn mix(bits: u64) -> u64 {
-    let mut z = bits.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// A hash of a set: the order of its members does not matter, and one member comes or goes in O(1).

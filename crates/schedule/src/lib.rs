@@ -8,6 +8,3 @@
 
 pub mod dispatch;
 pub mod upkeep;
-
-#[cfg(test)]
-mod splitmix;

@@ -5,6 +5,8 @@
 
 use std::time::Duration;
 
+use model::splitmix::SplitMix;
+
 use crate::trace::Hash;
 
 /// One stream of random numbers (xoshiro256++, seeded by SplitMix64).
@@ -20,14 +22,8 @@ impl Rng {
         hash.add(seed);
         hash.add(node);
         purpose.bytes().for_each(|byte| hash.add(u64::from(byte)));
-        let mut mixer = hash.get();
-        let mut next = || {
-            mixer = mixer.wrapping_add(0x9e37_79b9_7f4a_7c15);
-            let z = (mixer ^ (mixer >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            z ^ (z >> 31)
-        };
-        Rng { state: [next(), next(), next(), next()] }
+        let mut seeds = SplitMix::new(hash.get());
+        Rng { state: std::array::from_fn(|_| seeds.next()) }
     }
 
     /// The next 64 bits.

@@ -26,7 +26,6 @@ mod mutation;
 mod node;
 mod order;
 mod queue;
-mod splitmix;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,9 @@
 //! Every member comes once in a pass, hence at most `2n − 1` probes after its last turn. Members who have gone stay in the
 //! list until their turn comes; the caller drops them then.
 
+use model::splitmix::SplitMix;
+
 use crate::identity::NodeId;
-use crate::splitmix::SplitMix;
 
 /// The order. `ids[..walked]` had their turn in this pass.
 #[derive(Debug, Default)]
@@ -18,7 +19,7 @@ impl Order {
     pub(crate) fn insert(&mut self, id: NodeId, random: &mut SplitMix) {
         self.ids.push(id);
         let last = self.ids.len() - 1;
-        if random.below(self.ids.len()) < self.walked {
+        if random.index(self.ids.len()) < self.walked {
             self.ids.swap(self.walked, last);
             self.walked += 1;
         }
@@ -27,7 +28,7 @@ impl Order {
     /// Mixes all. Only where neighbours must be strangers from the very beginning: each pass mixes as it goes.
     pub(crate) fn shuffle(&mut self, random: &mut SplitMix) {
         for last in (1..self.ids.len()).rev() {
-            self.ids.swap(last, random.below(last + 1));
+            self.ids.swap(last, random.index(last + 1));
         }
     }
 
@@ -40,7 +41,7 @@ impl Order {
         if left == 0 {
             return None;
         }
-        let drawn = self.walked + random.below(left);
+        let drawn = self.walked + random.index(left);
         self.ids.swap(self.walked, drawn);
         self.walked += 1;
         Some(self.ids[self.walked - 1])
@@ -59,7 +60,7 @@ impl Order {
         most: usize,
         random: &mut SplitMix,
     ) -> impl Iterator<Item = NodeId> + '_ {
-        let start = random.below(self.ids.len());
+        let start = random.index(self.ids.len());
         let (before, after) = self.ids.split_at(start);
         after.iter().chain(before).copied().take(most)
     }

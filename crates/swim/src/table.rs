@@ -4,10 +4,10 @@
 //! the counts and the digest in step, so neither is ever computed over all members.
 
 use model::Instant;
+use model::splitmix::mix;
 
 use crate::identity::{Epoch, Identity, Incarnation, NodeId, SharedInfo};
 use crate::io::State;
-use crate::splitmix::mix;
 
 /// What is always known about a member. Rare things (suspicions, flaps, rounds) are kept elsewhere.
 #[derive(Clone, Debug)]

@@ -4,29 +4,27 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use model::splitmix::SplitMix;
 use swim::{
     Epoch, Identity, Incarnation, Info, META_BYTES_MAX, Mark, Message, NodeId, Packet, Request, Response,
     Status, Update, View,
 };
 
-/// SplitMix64.
-pub(crate) struct Generator(u64);
+/// Values of all kinds from one seed.
+pub(crate) struct Generator(SplitMix);
 
 impl Generator {
     pub(crate) fn new(seed: u64) -> Self {
-        Generator(seed)
+        Generator(SplitMix::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next()
     }
 
     /// Below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
-        (self.next() % end as u64) as usize
+        self.0.index(end)
     }
 
     /// Of any length in bits, so that small and very large numbers are as likely as others.

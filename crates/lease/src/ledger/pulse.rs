@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use model::{Instant, Limits, Nonce};
+use model::{Instant, Limits, Nonce, splitmix};
 
 use super::alarm::Alarm;
 use crate::clock_rule::heartbeat_interval;
@@ -106,7 +106,7 @@ impl Pulse {
     pub(super) fn wait(&mut self, now: Instant, retry_after: Duration, nonce: Nonce) {
         let wait = retry_after.clamp(WAIT_MIN, WAIT_MAX);
         self.waits += 1;
-        let dice = u128::from(mix(nonce.get() ^ self.waits.rotate_left(32)));
+        let dice = u128::from(splitmix::hash(nonce.get() ^ self.waits.rotate_left(32)));
         let jitter = Duration::from_nanos(((wait.as_nanos() * dice) >> 65) as u64);
         self.alarm.set(now + wait + jitter);
     }
@@ -150,12 +150,4 @@ impl Pulse {
 fn interval(lease: Duration) -> Duration {
     let lease = if lease.is_zero() { Limits::LEASE_DEFAULT } else { lease.max(Limits::LEASE_MIN) };
     heartbeat_interval(lease)
-}
-
-/// 64 well mixed bits (the finaliser of SplitMix64).
-fn mix(seed: u64) -> u64 {
-    let mut z = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::Instant;
+use model::splitmix::SplitMix;
 
 use super::{Input, Output, PassiveConfig, SilenceWatch};
-use crate::splitmix::SplitMix;
 
 /// Members by number, each with its last ping. A number is used once.
 type Pings = BTreeMap<u64, Instant>;

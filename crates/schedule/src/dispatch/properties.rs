@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::splitmix::SplitMix;
 use model::{Instant, QueueName};
 
 use super::{CLAIM_LIMIT_MAX, CLAIMS_PER_QUEUE_MAX, Dispatcher, Input, Output, SessionId};
-use crate::splitmix::SplitMix;
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 200;

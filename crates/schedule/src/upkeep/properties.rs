@@ -4,9 +4,9 @@
 use std::time::Duration;
 
 use model::Instant;
+use model::splitmix::SplitMix;
 
 use super::{Duty, Input, Output, STALL_TICK, STALL_TOLERANCE, Upkeep};
-use crate::splitmix::SplitMix;
 
 const SEEDS: u64 = 1_000;
 /// Times are milliseconds; the world moves in steps of this many.

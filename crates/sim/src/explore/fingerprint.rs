@@ -2,6 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use model::splitmix::mix;
+
 /// Odd numbers with their bits well spread (from the golden ratio and from π).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const BEGIN: u64 = 0x243f_6a88_85a3_08d3;
@@ -60,10 +62,7 @@ impl Hasher for Folder {
     }
 
     fn finish(&self) -> u64 {
-        let mut z = self.state ^ self.words.wrapping_mul(SPREAD);
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        mix(self.state ^ self.words.wrapping_mul(SPREAD))
     }
 }
 

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::splitmix::SplitMix;
 use model::{
     Growth, Hold, HolderEnd, JobId, NewJob, Nonce, Outcome, QueuePatch, RegistryId, Retry, RetryPolicy,
     State, UniqueKey, UniqueScope, When,
@@ -70,7 +71,7 @@ impl<'a> History<'a> {
             reference,
             seed,
             step: 0,
-            rng: Rng(seed),
+            rng: Rng(SplitMix::new(seed)),
             claims: Vec::new(),
             seen: Vec::new(),
             retired: 0,
@@ -377,21 +378,13 @@ fn fixed(delay: u64) -> RetryPolicy {
     RetryPolicy { growth: Growth::Fixed, base: secs(delay), delay_max: secs(delay) }
 }
 
-/// Splitmix64: small, seeded, and the same everywhere.
-struct Rng(u64);
+/// Choices from one seed, the same everywhere.
+struct Rng(SplitMix);
 
 impl Rng {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
     /// A number below `limit`.
     fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit
+        self.0.below(limit)
     }
 
     /// A count from 0 to `most`.
@@ -400,11 +393,11 @@ impl Rng {
     }
 
     fn chance(&mut self, percent: u64) -> bool {
-        self.below(100) < percent
+        self.0.percent(percent)
     }
 
     fn pick<'a>(&mut self, choices: &[&'a str]) -> &'a str {
-        choices[self.below(choices.len() as u64) as usize]
+        choices[self.0.index(choices.len())]
     }
 
     fn outcome(&mut self) -> Outcome {

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use model::Instant;
+use model::splitmix::SplitMix;
 
 use crate::config::Config;
 use crate::identity::{Identity, Incarnation, Info, NodeId, SharedInfo};
 use crate::io::{Event, Input, Member, Output, State, Ticket};
 use crate::machine::Counts;
 use crate::message::{Mark, Message, Packet, Request, Status, Update};
-use crate::splitmix::SplitMix;
 
 /// Most exchanges over streams that are under way while we introduce ourselves; further ones wait for the next tick.
 pub(super) const INTRODUCTIONS_MAX: usize = 32;

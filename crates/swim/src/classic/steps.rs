@@ -65,7 +65,7 @@ impl Classic {
             self.peers.iter().filter(may_help).map(|(_, peer)| (peer.identity, peer.info.addr)).collect();
         let mut helpers = Vec::new();
         while helpers.len() < self.config.helpers && !candidates.is_empty() {
-            helpers.push(candidates.swap_remove(self.lots.below(candidates.len())));
+            helpers.push(candidates.swap_remove(self.lots.index(candidates.len())));
         }
         helpers
     }

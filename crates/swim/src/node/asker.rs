@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use model::Instant;
+use model::splitmix::mix;
 
 use super::Node;
 use super::tally::Tally;
@@ -22,7 +23,6 @@ use crate::config::Opinions;
 use crate::identity::{Identity, Incarnation, NodeId};
 use crate::io::{Reason, State};
 use crate::message::{Message, Status, View};
-use crate::splitmix::mix;
 use crate::timers::Timer;
 
 /// How often an observer is asked in one round.

@@ -171,7 +171,7 @@ impl Node {
         if dead == 0 {
             return None;
         }
-        let nth = self.random.below(dead);
+        let nth = self.random.index(dead);
         let found = self.table.iter().filter(|entry| entry.state == State::Dead).nth(nth)?;
         (found.info.addr != NOWHERE).then(|| (found.identity(), found.info.addr))
     }

@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::Instant;
+use model::splitmix::SplitMix;
 
 use crate::config::Config;
 use crate::flaps::Flaps;
@@ -49,7 +50,6 @@ use crate::message::{META_BYTES_MAX, Mark, Request, Response, Status, Update};
 use crate::mutation::Mutation;
 use crate::order::Order;
 use crate::queue::{Queue, Rank};
-use crate::splitmix::SplitMix;
 use crate::table::{Entry, Table};
 use crate::timers::{Timer, Timers};
 

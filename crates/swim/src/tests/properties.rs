@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use model::splitmix::SplitMix;
+
 use super::hand::Hand;
 use super::world::{addr, info, node};
-use crate::splitmix::SplitMix;
 use crate::{
     Config, Event, Identity, Incarnation, Input, Mark, Message, NodeId, PACKET_BYTES_MAX, Packet, Request,
     Response, Status, Ticket, Update, View,
@@ -18,27 +19,27 @@ struct Chance(SplitMix);
 
 impl Chance {
     fn identity(&mut self) -> Identity {
-        node(self.0.below(NODES) as u32, 1 + self.0.below(3) as u32 / 2)
+        node(self.0.index(NODES) as u32, 1 + self.0.index(3) as u32 / 2)
     }
 
     fn update(&mut self) -> Update {
         use Status::{Alive, Dead, Left, Suspect, Unreliable};
         let node = self.identity();
-        let status = [Alive, Alive, Alive, Suspect, Suspect, Dead, Dead, Unreliable, Left][self.0.below(9)];
+        let status = [Alive, Alive, Alive, Suspect, Suspect, Dead, Dead, Unreliable, Left][self.0.index(9)];
         // An own epoch that ended would end the sequence at once.
         let status = if node.id.0 == 0 && status == Left { Suspect } else { status };
         let node = if node.id.0 == 0 { super::world::node(0, 1) } else { node };
         Update {
             node,
-            incarnation: Incarnation(self.0.below(6) as u32),
+            incarnation: Incarnation(self.0.index(6) as u32),
             status,
-            by: NodeId(self.0.below(NODES) as u32),
-            info: (self.0.below(5) > 0).then(|| std::sync::Arc::new(info(node.id.0))),
+            by: NodeId(self.0.index(NODES) as u32),
+            info: (self.0.index(5) > 0).then(|| std::sync::Arc::new(info(node.id.0))),
         }
     }
 
     fn updates(&mut self, most: usize) -> Vec<Update> {
-        (0..self.0.below(most + 1)).map(|_| self.update()).collect()
+        (0..self.0.index(most + 1)).map(|_| self.update()).collect()
     }
 
     fn message(&mut self, hand: &Hand) -> Message {
@@ -49,16 +50,16 @@ impl Chance {
             _ => None,
         });
         let known: Vec<u32> = known.collect();
-        let number = if known.is_empty() { self.0.next() as u32 } else { known[self.0.below(known.len())] };
+        let number = if known.is_empty() { self.0.next() as u32 } else { known[self.0.index(known.len())] };
         let target = self.identity();
-        let view = [View::Good, View::Bad, View::Bad, View::Unable][self.0.below(4)];
-        match self.0.below(9) {
+        let view = [View::Good, View::Bad, View::Bad, View::Unable][self.0.index(4)];
+        match self.0.index(9) {
             0 => Message::Ping { number },
             1 | 2 => Message::Ack { number },
             3 => Message::PingFor { number, target, addr: addr(target.id.0) },
             4 => Message::Nack { number },
             5 => {
-                let incarnation = Incarnation(self.0.below(4) as u32);
+                let incarnation = Incarnation(self.0.index(4) as u32);
                 Message::Ask { round: number, target, addr: addr(target.id.0), incarnation }
             }
             6 => Message::Opinion { round: number, target, view },
@@ -70,17 +71,17 @@ impl Chance {
     fn input(&mut self, hand: &Hand) -> Input {
         let from = self.identity();
         let from = if from.id.0 == 0 { node(1, 1) } else { from };
-        let ticket = Ticket(self.0.below(200) as u64);
-        match self.0.below(12) {
+        let ticket = Ticket(self.0.index(200) as u64);
+        match self.0.index(12) {
             0 => {
-                let buckets = (0..1 << self.0.below(5)).map(|_| self.0.next()).collect();
+                let buckets = (0..1 << self.0.index(5)).map(|_| self.0.next()).collect();
                 let mut asker = self.update();
                 asker.status = Status::Alive;
                 Input::Request(ticket, addr(1), Request::Compare { from: asker, buckets })
             }
             1 => Input::Request(ticket, addr(1), Request::Push { from, entries: self.updates(8) }),
             2 => {
-                let buckets = (0..self.0.below(4)).map(|_| self.0.below(40) as u32).collect();
+                let buckets = (0..self.0.index(4)).map(|_| self.0.index(40) as u32).collect();
                 let answer = Response::Differences { from, buckets, entries: self.updates(8) };
                 let ticket = hand.requests.last().map_or(ticket, |(ticket, _)| *ticket);
                 Input::Response(ticket, Some(answer))
@@ -88,17 +89,17 @@ impl Chance {
             3 => {
                 let answers = [Some(Response::Pong(from)), Some(Response::Busy), None, Some(Response::Done)];
                 let ticket = hand.requests.last().map_or(ticket, |(ticket, _)| *ticket);
-                Input::Response(ticket, answers[self.0.below(4)].clone())
+                Input::Response(ticket, answers[self.0.index(4)].clone())
             }
-            4 if self.0.below(10) == 0 => Input::Expel(from),
-            5 if self.0.below(10) == 0 => Input::Lagged(Duration::from_millis(self.0.below(3_000) as u64)),
+            4 if self.0.index(10) == 0 => Input::Expel(from),
+            5 if self.0.index(10) == 0 => Input::Lagged(Duration::from_millis(self.0.index(3_000) as u64)),
             _ => {
                 let message = self.message(hand);
                 let packet = Packet {
                     from,
-                    to: if self.0.below(20) == 0 { node(5, 1) } else { node(0, 1) },
-                    digest: if self.0.below(2) == 0 { hand.machine.digest() } else { self.0.next() },
-                    mark: Mark { epoch: 1, index: self.0.below(9) as u64 },
+                    to: if self.0.index(20) == 0 { node(5, 1) } else { node(0, 1) },
+                    digest: if self.0.index(2) == 0 { hand.machine.digest() } else { self.0.next() },
+                    mark: Mark { epoch: 1, index: self.0.index(9) as u64 },
                     message,
                     updates: self.updates(4),
                 };
@@ -121,8 +122,8 @@ fn laws_hold_over_random_sequences() {
         let mut own = Incarnation(0);
         for _ in 0..400 {
             let before = (hand.sent.len(), hand.requests.len());
-            if chance.0.below(3) == 0 {
-                hand.pass(Duration::from_millis(chance.0.below(700) as u64));
+            if chance.0.index(3) == 0 {
+                hand.pass(Duration::from_millis(chance.0.index(700) as u64));
             } else {
                 let input = chance.input(&hand);
                 hand.give(input);

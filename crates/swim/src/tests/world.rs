@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::Instant;
+use model::splitmix::SplitMix;
 
-use crate::splitmix::SplitMix;
 use crate::{
     Config, Epoch, Event, Identity, Info, Input, Machine, Mutation, NodeId, Output, Packet, State, Ticket,
 };
@@ -255,7 +255,7 @@ impl World {
             return;
         }
         if !self.is_lost(from) && !self.cuts.contains(&(from, to)) {
-            let delay = Duration::from_micros(200 + self.random.below(800) as u64);
+            let delay = Duration::from_micros(200 + self.random.index(800) as u64);
             let input = Input::Datagram(addr(from), packet.clone());
             self.enqueue(self.now + delay, Arrival::Input(to, input));
         }
@@ -264,7 +264,7 @@ impl World {
 
     fn is_lost(&mut self, from: u32) -> bool {
         let egress = self.egress_loss_percent.get(&from).copied().unwrap_or(0);
-        self.random.below(100) < self.loss_percent || self.random.below(100) < egress
+        self.random.index(100) < self.loss_percent || self.random.index(100) < egress
     }
 
     /// How long a stream takes to be there: two round trips, repeated when something is lost.

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use model::splitmix::SplitMix;
+
 use super::*;
-use crate::splitmix::SplitMix;
 
 const SEEDS: u64 = 1_000;
 const STEPS: usize = 120;

@@ -1,5 +1,6 @@
 //! Large and senseless messages: nothing panics, nothing grows without bound, and what is right stays right.
 
+use model::splitmix::SplitMix;
 use model::{Fence, Hold, JobId, Limits};
 
 use super::desk::{Desk, HELD, lost, row, secs};
@@ -8,7 +9,6 @@ use super::{Bug, cases};
 use crate::digest::Digest;
 use crate::message::{Answer, Change};
 use crate::registry::{HoldStanding, Input, STOPS_MAX, Verdict};
-use crate::splitmix::SplitMix;
 
 cases![
     hundred_thousand_changes_in_one_heartbeat,

@@ -3,8 +3,9 @@
 //! Time is order: a worker's own clock stops what it runs before a scheduler calls it lost, and before a scheduler that has not
 //! heard of it ends its safe wait.
 
+use model::splitmix::SplitMix;
+
 use super::*;
-use crate::splitmix::SplitMix;
 
 #[derive(Debug, Default)]
 struct Worker {

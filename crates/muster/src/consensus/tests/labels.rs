@@ -1,8 +1,9 @@
 //! Labels against their meaning, told by brute force; and the history behind them.
 
+use model::splitmix::SplitMix;
+
 use super::*;
 use crate::set::Version;
-use crate::splitmix::SplitMix;
 
 /// The sets themselves, and who said what.
 #[derive(Default)]

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::*;
 use super::Tally;
 use super::registry::{Desk, Row};
-use crate::splitmix::SplitMix;
 use model::HolderEnd;
+use model::splitmix::SplitMix;
 use muster::Health;
 
 const SLOTS: u32 = 4;

@@ -6,13 +6,13 @@ mod store;
 
 use std::collections::BTreeMap;
 
+use model::splitmix::SplitMix;
 use model::{Instant, RegistryId};
 
 use self::server::Server;
 use self::store::Store;
 use super::Bug;
 use crate::ownership::{Input, Output, Terms};
-use crate::splitmix::SplitMix;
 
 const MS: u64 = 1_000_000;
 /// How long faults happen.
@@ -62,6 +62,8 @@ struct Call {
 pub(super) struct World {
     rng: SplitMix,
     bug: Bug,
+    /// The longest a call takes each way when nothing is wrong, here.
+    calm_delay: u64,
     now: u64,
     servers: Vec<Server>,
     /// The number keeps the order of what happens at the same time.
@@ -75,10 +77,13 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(seed: u64, bug: Bug) -> Self {
         let mut rng = SplitMix::new(seed);
-        let servers = (0..2 + rng.below(3)).map(|_| Server::new(&mut rng, 0, 0, bug)).collect();
+        let servers = (0..2 + rng.below(9)).map(|_| Server::new(&mut rng, 0, 0, bug)).collect();
+        // Where calls take next to no time nothing hides that clocks differ.
+        let calm_delay = if rng.percent(50) { CALM_DELAY } else { CALM_DELAY / 100 };
         let mut world = World {
             rng,
             bug,
+            calm_delay,
             now: 0,
             servers,
             agenda: BTreeMap::new(),
@@ -251,7 +256,7 @@ impl World {
     fn delay(&mut self) -> u64 {
         match self.now < FAULTS && self.rng.percent(8) {
             true => self.rng.below(SLOW_DELAY),
-            false => self.rng.below(CALM_DELAY),
+            false => self.rng.below(self.calm_delay),
         }
     }
 

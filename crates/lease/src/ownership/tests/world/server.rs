@@ -1,11 +1,11 @@
 //! A server of the world: a machine and its clock, which is wrong by at most ρ.
 
+use model::splitmix::SplitMix;
 use model::{Instant, RegistryId};
 
 use super::super::{Bug, machine};
 use super::RATE_ERROR;
 use crate::ownership::Ownership;
-use crate::splitmix::SplitMix;
 
 /// A whole, in parts per million.
 const WHOLE: u128 = 1_000_000;
@@ -40,7 +40,7 @@ impl Clock {
 impl Server {
     pub(super) fn new(rng: &mut SplitMix, now: u64, life: u32, bug: Bug) -> Self {
         // The extremes show most.
-        let rate = rng.pick(&[0, 0, RATE_ERROR, 2 * RATE_ERROR, 2 * RATE_ERROR]).unwrap_or_default();
+        let rate = rng.pick(&[0, 0, RATE_ERROR, 2 * RATE_ERROR, 2 * RATE_ERROR]).copied().unwrap_or_default();
         let rate = WHOLE - u128::from(RATE_ERROR) + u128::from(rate);
         let clock = Clock { start: rng.below(1 << 40), rate };
         Server {

@@ -11,7 +11,7 @@ impl World {
     /// What was left of a dead key has stopped, and the server hears so.
     pub(super) fn farewell(&mut self) {
         let all: Vec<usize> = (0..self.fading.len()).collect();
-        let Some(index) = self.rng.pick(&all) else { return };
+        let Some(index) = self.rng.pick(&all).copied() else { return };
         let Fading { key, nonce, hold_until, .. } = self.fading.swap_remove(index);
         let (ticket, crashed) = (self.ticket(), self.rng.percent(50));
         let leave = Leave { all_stopped: true, crashed, stopped_for: self.now.since(hold_until) };

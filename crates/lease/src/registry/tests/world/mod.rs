@@ -10,6 +10,7 @@ mod store;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use model::splitmix::SplitMix;
 use model::{Hold, HolderEnd, Instant, Nonce, WorkerKey};
 
 use self::laws::Laws;
@@ -22,7 +23,6 @@ use super::peer::{hold, volatile};
 use crate::clock_rule::{RateError, hold_until};
 use crate::message::{Answer, Change, Generation, Heartbeat, Leave, Stop, StopOrder};
 use crate::registry::{Input, Output, Registry, Row, Ticket, Verdict, WorkerState};
-use crate::splitmix::SplitMix;
 
 /// What is on its way.
 #[derive(Clone, Debug)]
@@ -298,7 +298,7 @@ impl World {
     fn finish(&mut self) {
         let index = self.any_node();
         let held: Vec<Hold> = self.nodes[index].peer.held.iter().copied().collect();
-        if let Some(hold) = self.rng.pick(&held) {
+        if let Some(hold) = self.rng.pick(&held).copied() {
             self.report(index, hold);
         }
     }
@@ -330,14 +330,14 @@ impl World {
             let node = self.any_node();
             return self.reconnect(node);
         }
-        let Some(hold) = self.rng.pick(&self.store.running()) else { return };
+        let Some(hold) = self.rng.pick(&self.store.running()).copied() else { return };
         self.store.cancel(hold);
         let key = self.store.holder(hold).expect("just picked").clone();
         self.tell(Input::Cancel { key, hold });
     }
 
     fn verify_any(&mut self) {
-        if let Some(hold) = self.rng.pick(&self.store.running()) {
+        if let Some(hold) = self.rng.pick(&self.store.running()).copied() {
             let beats_itself = self.rng.percent(20);
             self.verify(hold, beats_itself);
         }
@@ -526,11 +526,11 @@ impl World {
 
     fn any_request(&mut self, is_meant: impl Fn(&Request) -> bool) -> Option<usize> {
         let meant: Vec<usize> = (0..self.requests.len()).filter(|n| is_meant(&self.requests[*n])).collect();
-        self.rng.pick(&meant)
+        self.rng.pick(&meant).copied()
     }
 
     fn take_packet(&mut self) -> Option<Packet> {
         let all: Vec<usize> = (0..self.packets.len()).collect();
-        self.rng.pick(&all).map(|index| self.packets.swap_remove(index))
+        self.rng.pick(&all).map(|&index| self.packets.swap_remove(index))
     }
 }
