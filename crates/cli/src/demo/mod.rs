@@ -45,7 +45,7 @@ const PATIENCE: Duration = Duration::from_secs(50);
 /// Watch jobs survive a SIGKILL and two freezes.
 #[derive(Debug, ClapArgs)]
 #[command(
-    after_help = "Starts a server on an embedded store, four workers and a thousand jobs, a third of them in an exclusive\nqueue; kills one worker, freezes two past their lease and wakes them again, as far as their guardians let\nthem; then reads the workers' own logs and says which promises held.\n\nExamples:\n  tenure demo\n  tenure demo --json\n  tenure demo --keep ./demo-data"
+    after_help = "Starts a server on an embedded store, four workers and a thousand jobs, a third of them in an\nexclusive queue; kills one worker, freezes two past their lease and wakes them again, as far as\ntheir guardians let them; then reads the workers' own logs and says which promises held.\n\nExamples:\n  tenure demo\n  tenure demo --json\n  tenure demo --keep ./demo-data"
 )]
 pub(crate) struct Args {
     /// How many jobs.

@@ -12,6 +12,7 @@ mod offline;
 mod postgres;
 mod proxy;
 mod server_faults;
+mod simulating;
 mod support;
 mod talk;
 mod trouble;

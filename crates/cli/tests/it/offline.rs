@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// Every command and subcommand.
-const COMMANDS: [&[&str]; 33] = [
+const COMMANDS: [&[&str]; 36] = [
     &[],
     &["serve"],
     &["worker"],
@@ -39,7 +39,10 @@ const COMMANDS: [&[&str]; 33] = [
     &["muster"],
     &["muster", "status"],
     &["sim"],
+    &["sim", "jobs"],
+    &["sim", "swim"],
     &["sim", "muster"],
+    &["sim", "replay"],
     &["migrate"],
     &["doctor"],
     &["completions"],
@@ -68,7 +71,7 @@ fn run(args: &[&str]) -> Output {
 
 /// Runs and compares the exit code; answers stdout and stderr.
 #[track_caller]
-fn check(args: &[&str], code: i32) -> (String, String) {
+pub(crate) fn check(args: &[&str], code: i32) -> (String, String) {
     check_output(run(args), args, code)
 }
 

@@ -38,8 +38,8 @@ flags. With --raw a line is a payload.
 A run with --request-id can be repeated for 24 hours: what was enqueued before is not enqueued
 again.
 
-A job of a volatile queue is forgotten with its server unless somebody remembers it: with --wait this
-command does, and submits it again, under the same id, to a server that was started anew.
+A job of a volatile queue is forgotten with its server unless somebody remembers it: with --wait
+this command does, and submits it again, under the same id, to a server that was started anew.
 
 Exit codes: 0 done, 1 with --wait: a job died, was cancelled or did not end in time, 2 usage, 3
 cannot reach the server, 5 refused.";

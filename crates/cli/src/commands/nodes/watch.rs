@@ -25,8 +25,8 @@ Examples:
 Begins with everyone as of now (present). Ends with Ctrl-C. When the server goes away it is
 watched again as soon as it, or another one of --server, is back.
 
-Events of a node: joined, suspected, refuted, dead, left, changed, forgotten, full (not taken in). Of
-the server itself: lonely, reunited, contradicted, expelled, rejoining, gone, ousted.";
+Events of a node: joined, suspected, refuted, dead, left, changed, forgotten, full (not taken in).
+Of the server itself: lonely, reunited, contradicted, expelled, rejoining, gone, ousted.";
 
 /// Follow what changes in the cluster
 #[derive(Debug, clap::Args)]

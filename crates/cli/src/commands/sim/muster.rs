@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
+use anyhow::ensure;
 use clap::builder::PossibleValuesParser;
 use clap::{Args as ClapArgs, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -29,6 +30,7 @@ Examples:
   tenure sim muster --model 2x2
   tenure sim muster --model 3x1 --states 50000000 --json
   tenure sim muster --model 2x2 --break gate
+  tenure sim muster --model 2x0 --break exit_reentered --law exit_is_one_way
   tenure sim muster --experiment restart
   tenure sim muster --experiment turnover --workers 100 --seeds 20
   tenure sim replay --world muster --seed 42
@@ -37,7 +39,7 @@ A model is every course of events of a few workers over a few restarts of their 
 workers, two restarts). --break takes a rule out of it: gate (new workers need not be known to the
 others), new (workers whose tasks are not known yet do not count), ids (set ids are sent while the
 scheduler waits), or the name of any other deliberate bug of the machine. The shortest way to two
-copies at once is then told step by step.
+copies at once is then told step by step; a bug that breaks another law needs --law.
 
 Experiments (20 worlds of 10, 100 and 1,000 workers unless --seeds and --workers say otherwise):
   restart   the scheduler dies when all workers know the set: how long does the next one wait?
@@ -65,9 +67,15 @@ pub(super) struct Args {
     /// Stop exploring after about so many states
     #[arg(long, value_name = "N", requires = "model")]
     states: Option<u64>,
+    /// How often a worker of the model ends and comes back as another, all of them together
+    #[arg(long, value_name = "N", requires = "model", default_value_t = Bounds::default().ends, value_parser = clap::value_parser!(u8).range(0..=7))]
+    ends: u8,
     /// Take a rule out of the model, to see what happens
     #[arg(long = "break", value_name = "RULE", requires = "model", value_parser = rule)]
     broken: Option<muster::Mutation>,
+    /// Ask the model for this law alone [default: with --break never_running_twice, else all]
+    #[arg(long, value_name = "LAW", requires = "model", value_parser = PossibleValuesParser::new(model::LAWS))]
+    law: Option<String>,
 }
 
 #[derive(Debug, ClapArgs)]
@@ -178,6 +186,29 @@ fn laws(args: &Args, output: &Output) -> anyhow::Result<Exit> {
         }
     }
     Ok(if report.failures.is_empty() { Exit::Done } else { Exit::Failed })
+}
+
+impl Args {
+    fn bounds(&self, size: Size) -> anyhow::Result<Bounds> {
+        let bounds = Bounds {
+            workers: size.workers,
+            restarts: size.restarts,
+            ends: self.ends,
+            mutation: self.broken,
+            only_law: self.law(),
+            ..Bounds::default()
+        };
+        let most = Bounds::INSTANCES_MAX / size.workers - 1;
+        let fits = usize::from(self.ends) <= most;
+        ensure!(fits, Failure::usage(format!("with so many workers --ends may be {most} at most")));
+        Ok(bounds)
+    }
+
+    /// The law to ask for; with a rule left out the one that the rule is for.
+    fn law(&self) -> Option<&'static str> {
+        let word = self.law.as_deref().or(self.broken.map(|_| "never_running_twice"))?;
+        model::LAWS.into_iter().find(|law| *law == word)
+    }
 }
 
 impl WorldArgs {
@@ -312,8 +343,7 @@ impl Figures {
 }
 
 fn explore(args: &Args, size: Size, output: &Output) -> anyhow::Result<Exit> {
-    let bounds =
-        Bounds { workers: size.workers, restarts: size.restarts, mutation: args.broken, ..Bounds::default() };
+    let bounds = args.bounds(size)?;
     let limits = Limits { states_max: args.states.unwrap_or(u64::MAX), threads: args.threads };
     let spinner = if output.shows_progress() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
     let style = ProgressStyle::with_template("{spinner} {msg}").expect("the template is valid");
@@ -345,10 +375,11 @@ fn tell(found: &Findings, took: Duration, output: &Output) -> anyhow::Result<()>
     if let Some(story) = &found.violation {
         output.text(&story.to_string())?;
     }
+    let law = found.bounds.only_law.map_or("no law is broken".to_owned(), |law| format!("{law} holds"));
     let extent = match (&found.violation, found.is_complete) {
-        (Some(_), _) => "until a law was broken",
-        (None, true) => "all there are; no law is broken",
-        (None, false) => "not all there are; no law is broken so far",
+        (Some(_), _) => "until a law was broken".to_owned(),
+        (None, true) => format!("all there are; {law}"),
+        (None, false) => format!("not all there are; {law} so far"),
     };
     output.line(format_args!("states       {:>12}   ({extent})", found.states))?;
     output
@@ -361,6 +392,8 @@ fn as_json(found: &Findings, took: Duration) -> Value {
     json!({
         "workers": found.bounds.workers,
         "restarts": found.bounds.restarts,
+        "ends": found.bounds.ends,
+        "law": found.bounds.only_law,
         "broken_rule": found.bounds.mutation.map(muster::Mutation::word),
         "states": found.states,
         "transitions": found.transitions,

@@ -28,8 +28,8 @@ States: active; unsynced (known from before the server's restart, not heard of s
 (kicked, its exclusive jobs have not stopped yet); inactive and left (over; remembered for ten
 minutes); pinging (no worker lease, only pings).
 
-A worker of another server on the same database is shown with what the database knows of it, and with
-a dash for the rest; --queue leaves it out.";
+A worker of another server on the same database is shown with what the database knows of it, and
+with a dash for the rest; --queue leaves it out.";
 
 /// List workers that are alive
 #[derive(Debug, clap::Args)]

@@ -32,7 +32,7 @@ use std::ops::ControlFlow;
 use muster::Mutation;
 use muster::consensus::Terms;
 
-use self::code::{Codes, SLOTS_MAX};
+use self::code::{Codes, MEMBERS_MAX, SLOTS_MAX};
 use self::mind::Minds;
 pub use self::rules::Action;
 use self::state::{IN_FLIGHT_MAX, Scheduler, Shared, Slot, State, TASKS_MAX};
@@ -58,6 +58,11 @@ pub struct Bounds {
     pub mutation: Option<Mutation>,
     /// The only law to ask; all when `None`.
     pub only_law: Option<&'static str>,
+}
+
+impl Bounds {
+    /// Most instances of workers: workers at a time, and as many more for each end.
+    pub const INSTANCES_MAX: usize = MEMBERS_MAX;
 }
 
 impl Default for Bounds {
