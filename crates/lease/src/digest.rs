@@ -53,9 +53,8 @@ impl FromIterator<Hold> for Digest {
 
 /// 64 well mixed bits of a hold, from its three words.
 fn mix(hold: Hold) -> u64 {
-    let bytes = u128::from_be_bytes(*hold.job.as_bytes());
-    let words = [(bytes >> 64) as u64, bytes as u64, hold.fence.get() as u64];
-    words.into_iter().fold(0, |seed, word| splitmix::hash(seed ^ word))
+    let [high, low] = hold.job.halves();
+    [high, low, hold.fence.get() as u64].into_iter().fold(0, |seed, word| splitmix::hash(seed ^ word))
 }
 
 #[cfg(test)]

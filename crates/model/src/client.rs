@@ -12,39 +12,39 @@
 use crate::id::JobId;
 use crate::time::WallTime;
 
-/// How many bytes of an id name the client.
-const CLIENT_BYTES: usize = 11;
+/// How many bits of an id number the client's submissions.
+const SEQUENCE_BITS: u32 = 40;
+/// The version of the UUID, in its upper half, and its variant, in the lower one.
+const MARKS: [u64; 2] = [8 << 12, 2 << 62];
+/// That somebody comes back, in the lower half.
+const AWAITED: u64 = 1 << SEQUENCE_BITS;
 
-/// One life of one client, as long as it remembers its submissions.
+/// One life of one client, as long as it remembers its submissions: the halves of the id of its submission number 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClientId([u8; CLIENT_BYTES]);
+pub struct ClientId([u64; 2]);
 
 impl ClientId {
     /// The highest sequence number.
-    pub const SEQUENCE_MAX: u64 = (1 << 40) - 1;
+    pub const SEQUENCE_MAX: u64 = (1 << SEQUENCE_BITS) - 1;
 
     /// A client that starts at this date, made unique by `random`. It comes back for what became of its submissions.
     pub fn new(at: WallTime, random: u64) -> Self {
-        let mut client = Self::unattended(at, random);
-        client.0[CLIENT_BYTES - 1] |= 1;
-        client
+        let ClientId([high, low]) = Self::unattended(at, random);
+        ClientId([high, low | AWAITED])
     }
 
     /// Whoever submits and does not come back: nothing is kept for it when a job has ended. A server numbers the jobs of such
     /// callers for them, in a new name in each of its lives.
     pub fn unattended(at: WallTime, random: u64) -> Self {
-        let mut bytes = [0; CLIENT_BYTES];
-        let millis = at.as_millis().unsigned_abs().to_be_bytes();
-        bytes[..6].copy_from_slice(&millis[2..]);
-        bytes[6..8].copy_from_slice(&(0x8000 | (random as u16 & 0xfff)).to_be_bytes());
-        bytes[8] = 0x80 | ((random >> 12) as u8 & 0x3f);
-        bytes[9..].copy_from_slice(&((random >> 18) as u16 & 0xfffe).to_be_bytes());
-        ClientId(bytes)
+        let [version, variant] = MARKS;
+        let high = at.as_millis().unsigned_abs() << 16 | version | random & 0xfff;
+        let low = variant | (random >> 12 & 0x3f) << 56 | (random >> 18 & 0xfffe) << SEQUENCE_BITS;
+        ClientId([high, low])
     }
 
     /// Whether somebody comes back for what became of its submissions.
     pub const fn is_awaited(self) -> bool {
-        self.0[CLIENT_BYTES - 1] & 1 == 1
+        self.0[1] & AWAITED != 0
     }
 
     /// The id of its submission with this number.
@@ -54,30 +54,23 @@ impl ClientId {
     /// Above [`SEQUENCE_MAX`](Self::SEQUENCE_MAX), which at a million a second takes two weeks.
     pub fn job(self, sequence: u64) -> JobId {
         assert!(sequence <= Self::SEQUENCE_MAX, "this client has submitted more jobs than it can number");
-        let mut bytes = [0; 16];
-        bytes[..CLIENT_BYTES].copy_from_slice(&self.0);
-        bytes[CLIENT_BYTES..].copy_from_slice(&sequence.to_be_bytes()[3..]);
-        JobId::from_bytes(bytes)
+        let [high, low] = self.0;
+        JobId::from_halves([high, low | sequence])
     }
 }
 
 impl JobId {
     /// Whether it is the id of a job in a volatile queue.
-    pub const fn is_volatile(&self) -> bool {
-        let bytes = self.as_bytes();
-        bytes[6] >> 4 == 8 && bytes[8] >> 6 == 2
+    pub const fn is_volatile(self) -> bool {
+        let ([high, low], [version, variant]) = (self.halves(), MARKS);
+        high & 0xf << 12 == version && low & 3 << 62 == variant
     }
 
     /// Who submitted it, and as which of its submissions, if it is volatile.
-    pub fn submission(&self) -> Option<(ClientId, u64)> {
-        if !self.is_volatile() {
-            return None;
-        }
-        let (client, sequence) = self.as_bytes().split_at(CLIENT_BYTES);
-        let mut bytes = [0; 8];
-        bytes[3..].copy_from_slice(sequence);
-        let client = client.try_into().ok().map(ClientId)?;
-        Some((client, u64::from_be_bytes(bytes)))
+    pub fn submission(self) -> Option<(ClientId, u64)> {
+        let [high, low] = self.halves();
+        let client = ClientId([high, low & !ClientId::SEQUENCE_MAX]);
+        self.is_volatile().then_some((client, low & ClientId::SEQUENCE_MAX))
     }
 }
 

@@ -1,35 +1,59 @@
 //! Identities. Each is a type of its own, so that a swap of arguments does not compile.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
+use std::hash::Hash;
 use std::str::FromStr;
-use std::sync::Arc;
 
 use uuid::Uuid;
 
 use crate::error::Invalid;
+use crate::text::Text;
 use crate::time::WallTime;
 
 /// A job's identity: a UUID, version 7 unless the client supplied another. Version 8 is kept for jobs of volatile queues, whose
 /// ids are made by [`ClientId::job`](crate::ClientId::job).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct JobId(Uuid);
+pub struct JobId {
+    /// Two words: ids are copied and compared all the time.
+    high: u64,
+    low: u64,
+}
 
 impl JobId {
     /// A version 7 id: ordered by `at`, made unique by `random`.
     pub fn v7(at: WallTime, random: [u8; 10]) -> Self {
         let millis = u64::try_from(at.as_millis()).unwrap_or(0);
-        JobId(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid())
+        Self::from_bytes(uuid::Builder::from_unix_timestamp_millis(millis, &random).into_uuid().into_bytes())
     }
 
-    /// The id with these 16 bytes.
+    /// The id with these 16 bytes, big-endian, so that byte order is time order.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
-        JobId(Uuid::from_bytes(bytes))
+        Self::from_u128(u128::from_be_bytes(bytes))
     }
 
-    /// The id's 16 bytes, big-endian, so that byte order is time order.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        self.0.as_bytes()
+    /// The id's 16 bytes, big-endian.
+    pub const fn to_bytes(self) -> [u8; 16] {
+        self.to_u128().to_be_bytes()
+    }
+
+    /// The id with this number.
+    pub const fn from_u128(number: u128) -> Self {
+        JobId { high: (number >> 64) as u64, low: number as u64 }
+    }
+
+    /// The id as one number, in the same order.
+    pub const fn to_u128(self) -> u128 {
+        (self.high as u128) << 64 | self.low as u128
+    }
+
+    /// The id of which these are the upper and the lower half of the number.
+    pub const fn from_halves([high, low]: [u64; 2]) -> Self {
+        JobId { high, low }
+    }
+
+    /// The upper and the lower half of the number.
+    pub const fn halves(self) -> [u64; 2] {
+        [self.high, self.low]
     }
 }
 
@@ -37,7 +61,7 @@ impl FromStr for JobId {
     type Err = Invalid;
 
     fn from_str(text: &str) -> Result<Self, Invalid> {
-        Uuid::try_parse(text).map(JobId).map_err(|_| {
+        Uuid::try_parse(text).map(|id| JobId::from_u128(id.as_u128())).map_err(|_| {
             Invalid::new(format!(
                 "job id {text:?} is not a UUID such as 0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f"
             ))
@@ -47,7 +71,7 @@ impl FromStr for JobId {
 
 impl fmt::Display for JobId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.hyphenated().fmt(f)
+        Uuid::from_u128(self.to_u128()).hyphenated().fmt(f)
     }
 }
 
@@ -95,21 +119,8 @@ pub struct Hold {
 macro_rules! name_type {
     ($(#[$doc:meta])* $name:ident, $what:literal, $bytes_max:expr, $check:expr) => {
         $(#[$doc])*
-        #[derive(Clone, Eq, PartialOrd, Ord)]
-        pub struct $name(Arc<str>);
-
-        /// Names that are compared are mostly copies of one.
-        impl PartialEq for $name {
-            fn eq(&self, other: &Self) -> bool {
-                Arc::ptr_eq(&self.0, &other.0) || self.0 == other.0
-            }
-        }
-
-        impl Hash for $name {
-            fn hash<H: Hasher>(&self, state: &mut H) {
-                self.0.hash(state);
-            }
-        }
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Text);
 
         impl $name {
             /// The longest allowed name, in bytes.
@@ -131,12 +142,12 @@ macro_rules! name_type {
                 if let Some(bad) = text.chars().find(|c| !check(*c)) {
                     return Err(Invalid::new(format!(concat!($what, " must not contain {:?}"), bad)));
                 }
-                Ok($name(text.into()))
+                Ok($name(Text::new(text)))
             }
 
             /// The text.
             pub fn as_str(&self) -> &str {
-                &self.0
+                self.0.as_str()
             }
         }
 
@@ -150,13 +161,13 @@ macro_rules! name_type {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
+                f.write_str(self.as_str())
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                fmt::Debug::fmt(&self.0, f)
+                fmt::Debug::fmt(self.as_str(), f)
             }
         }
     };
@@ -205,7 +216,7 @@ mod tests {
         let early = JobId::v7(WallTime::from_millis(1_000), [0xff; 10]);
         let late = JobId::v7(WallTime::from_millis(1_001), [0; 10]);
         assert!(early < late);
-        assert!(early.as_bytes() < late.as_bytes());
+        assert!(early.to_bytes() < late.to_bytes());
         assert_eq!(early.to_string().parse::<JobId>(), Ok(early));
     }
 

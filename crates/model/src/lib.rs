@@ -13,6 +13,7 @@ mod outcome;
 mod queue;
 mod retry;
 pub mod splitmix;
+mod text;
 mod time;
 mod worker;
 

@@ -104,7 +104,7 @@ pub(crate) struct Id(pub(crate) JobId);
 
 impl ToSql for Id {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        out.put_slice(self.0.as_bytes());
+        out.put_slice(&self.0.to_bytes());
         Ok(IsNull::No)
     }
 

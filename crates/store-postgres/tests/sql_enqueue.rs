@@ -97,7 +97,7 @@ async fn a_job_enqueued_by_sql_is_as_any_other() {
         assert_eq!(by_sql.run_at, by_sql.enqueued_at);
         let (id, run_at, enqueued_at) = (by_sql.id, by_sql.run_at, by_sql.enqueued_at);
         assert_eq!(by_sql, Job { id, run_at, enqueued_at, ..by_server });
-        assert_eq!(by_sql.id.as_bytes()[6] >> 4, 7, "its id is of version 7");
+        assert_eq!(by_sql.id.to_bytes()[6] >> 4, 7, "its id is of version 7");
         assert_eq!(bench.claim(name).await.len(), 2);
     }
 }

@@ -77,8 +77,7 @@ fn json(ids: &[JobId]) -> String {
     let mut text = String::from("[");
     for id in ids {
         let comma = if text.len() > 1 { "," } else { "" };
-        write!(text, "{comma}\"{:032x}\"", u128::from_be_bytes(*id.as_bytes()))
-            .expect("writing to a string does not fail");
+        write!(text, "{comma}\"{:032x}\"", id.to_u128()).expect("writing to a string does not fail");
     }
     text.push(']');
     text

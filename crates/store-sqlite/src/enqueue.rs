@@ -110,7 +110,7 @@ fn enter(
     let content_type = (new.content_type != NewJob::CONTENT_TYPE_DEFAULT).then_some(&new.content_type);
     let payload = blob::put(db, &new.payload)?;
     let inserted = insert.execute(params![
-        new.id.as_bytes(),
+        new.id.to_bytes(),
         state as u8,
         queue_no,
         new.priority,
@@ -142,7 +142,7 @@ fn enter(
 }
 
 fn exists(db: &Db, id: JobId) -> Result<bool, Trouble> {
-    Ok(db.prepare(EXISTS)?.exists(params![id.as_bytes()])?)
+    Ok(db.prepare(EXISTS)?.exists(params![id.to_bytes()])?)
 }
 
 fn run_at(when: When, now: Now) -> WallTime {

@@ -189,7 +189,7 @@ struct Seen {
 
 impl Seen {
     fn look(look: &mut CachedStatement<'_>, hold: Hold) -> Result<Option<Self>, Trouble> {
-        let mut rows = look.query(params![hold.job.as_bytes()])?;
+        let mut rows = look.query(params![hold.job.to_bytes()])?;
         rows.next()?.map(Self::read).transpose()
     }
 

@@ -74,7 +74,7 @@ impl Query for Get {
 
     fn run(&self, db: &Db, _: Now) -> Result<Option<Job>, Trouble> {
         let mut select = db.prepare(&row::with_columns(GET))?;
-        let mut rows = select.query(params![self.0.as_bytes()])?;
+        let mut rows = select.query(params![self.0.to_bytes()])?;
         rows.next()?.map(|row| row::job(db, row)).transpose()
     }
 }

@@ -236,7 +236,7 @@ fn json(tx: &mut Tx<'_>, seen: &[Expired]) -> Result<String, Trouble> {
             continue;
         }
         let comma = if text.len() > 1 { "," } else { "" };
-        let id = u128::from_be_bytes(*hold.job.as_bytes());
+        let id = hold.job.to_u128();
         let registry = registry.map_or("null".to_owned(), |registry| registry.0.to_string());
         let (fence, until) = (hold.fence, lease_until.as_micros());
         write!(text, "{comma}[\"{id:032x}\",{fence},{until},{holder},{registry}]")

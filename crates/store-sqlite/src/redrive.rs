@@ -38,14 +38,14 @@ fn redrive(tx: &mut Tx<'_>, id: JobId) -> Result<Redriven, Trouble> {
     let db = tx.db;
     let seen: Option<(u8, i64)> = db
         .prepare(LOOK)?
-        .query_row(params![id.as_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![id.to_bytes()], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let Some((number, queue)) = seen else {
         return Ok(Redriven::Unknown);
     };
     let state =
         State::from_number(number).ok_or_else(|| Trouble::Damaged(format!("there is no state {number}")))?;
-    let again = db.prepare(REDRIVE)?.execute(params![id.as_bytes(), tx.now.wall.as_millis()])? == 1;
+    let again = db.prepare(REDRIVE)?.execute(params![id.to_bytes(), tx.now.wall.as_millis()])? == 1;
     if again {
         tx.books.moves.shift(queue, state, State::Available);
         return Ok(Redriven::Again(tx.books.queue(queue)?.name.clone()));

@@ -47,7 +47,7 @@ impl Verb for Renew {
         let mut renew = db.prepare(RENEW)?;
         let mut answers = Vec::with_capacity(self.holds.len());
         for hold in &self.holds {
-            let mut rows = look.query(params![hold.job.as_bytes()])?;
+            let mut rows = look.query(params![hold.job.to_bytes()])?;
             let Some(row) = rows.next()? else {
                 answers.push(Renewed::Lost);
                 continue;
@@ -94,14 +94,14 @@ fn keep(tx: &Tx<'_>, holder: i64, progress: &Progress) -> Result<bool, Trouble> 
     let replaced: Option<i64> = match checkpoint {
         Some(_) => db
             .prepare(CHECKPOINT_APART)?
-            .query_row(params![job.as_bytes()], |row| row.get(0))
+            .query_row(params![job.to_bytes()], |row| row.get(0))
             .optional()?
             .flatten(),
         None => None,
     };
     let fence = progress.hold.fence.get();
     let note = progress.note.as_deref();
-    let kept = db.prepare(PROGRESS)?.execute(params![job.as_bytes(), holder, fence, note, checkpoint])? == 1;
+    let kept = db.prepare(PROGRESS)?.execute(params![job.to_bytes(), holder, fence, note, checkpoint])? == 1;
     let unused = if kept { replaced.map(Stored::Apart) } else { checkpoint };
     if let Some(unused) = unused {
         blob::take_back(db, unused)?;

@@ -60,7 +60,7 @@ impl Query for List {
         let is_rare = states.len() < State::ALL.len() && total(db, &states)? <= SORTED_JOBS_MAX;
         let sql = if is_rare { of_states(LIST_BY_STATE, &states) } else { LIST_BY_ID.to_owned() };
         let mut select = db.prepare(&row::with_columns(&sql))?;
-        let before = self.page.before.as_ref().map(JobId::as_bytes);
+        let before = self.page.before.map(JobId::to_bytes);
         let (queue, kind) = (self.filter.queue.as_ref(), self.filter.kind.as_ref());
         let mut rows = select.query(params![
             before,
@@ -101,7 +101,7 @@ impl Query for FindEnded {
             kind.map(Kind::as_str),
             bits(&states),
             row::limit(self.limit),
-            self.after.as_ref().map(JobId::as_bytes)
+            self.after.map(JobId::to_bytes)
         ])?;
         let mut ids = Vec::new();
         while let Some(row) = rows.next()? {

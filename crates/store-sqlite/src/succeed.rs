@@ -73,7 +73,7 @@ fn json(holds: &[Hold]) -> String {
     let mut text = String::from("[");
     for hold in holds {
         let comma = if text.len() > 1 { "," } else { "" };
-        let id = u128::from_be_bytes(*hold.job.as_bytes());
+        let id = hold.job.to_u128();
         write!(text, "{comma}[\"{id:032x}\",{}]", hold.fence).expect("writing to a string does not fail");
     }
     text.push(']');

@@ -11,7 +11,7 @@ const ENTRY_BYTES: usize = 17;
 pub fn encode_answer(jobs: &[Enqueued]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(jobs.len() * ENTRY_BYTES);
     for job in jobs {
-        bytes.extend_from_slice(job.id.as_bytes());
+        bytes.extend_from_slice(&job.id.to_bytes());
         bytes.push(u8::from(job.duplicate));
     }
     bytes

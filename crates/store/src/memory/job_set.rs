@@ -15,14 +15,14 @@ pub(super) const BLOCK: usize = u64::BITS as usize;
 
 /// The block of an id, and its place therein.
 pub(super) fn block_of(id: JobId) -> (Block, usize) {
-    let number = u128::from_be_bytes(*id.as_bytes());
-    (((number >> 64) as u64, number as u64 / BLOCK as u64), number as usize % BLOCK)
+    let [high, low] = id.halves();
+    ((high, low / BLOCK as u64), low as usize % BLOCK)
 }
 
 /// The id at a place of a block.
 fn id_at(block: Block, place: usize) -> JobId {
-    let number = (u128::from(block.0) << 64) | u128::from(block.1 * BLOCK as u64 + place as u64);
-    JobId::from_bytes(number.to_be_bytes())
+    let (high, low) = block;
+    JobId::from_halves([high, low * BLOCK as u64 + place as u64])
 }
 
 /// A set of keys and ids, in their order.

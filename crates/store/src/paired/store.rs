@@ -265,7 +265,7 @@ impl JobStore for Paired {
                 };
             }
         };
-        let is_in_volatile = after.is_some_and(|after| after.is_volatile());
+        let is_in_volatile = after.is_some_and(JobId::is_volatile);
         let durable = Selection::Filter { filter: filter.clone(), after };
         let after = after.filter(|_| is_in_volatile);
         let volatile = Selection::Filter { filter: filter.clone(), after };

@@ -201,7 +201,7 @@ impl JobBook {
 
 /// A job's number, for people.
 pub(super) fn number(id: JobId) -> u64 {
-    let bytes = id.as_bytes();
+    let bytes = id.to_bytes();
     u64::from_be_bytes(bytes[8..].try_into().expect("half of sixteen bytes"))
 }
 
