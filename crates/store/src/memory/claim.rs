@@ -40,10 +40,10 @@ impl Tables {
                 )
             {
                 let (_, _, id) = ticket;
-                claimed.push(self.take(now, queue, id, claim, registry));
-                let last = claimed.last().expect("one was claimed just now");
-                self.note_claim(last.hold, last.attempt);
-                bytes += last.bytes();
+                let job = self.take(now, queue, id, claim, registry);
+                self.note_claim(job.hold, job.attempt);
+                bytes += job.bytes();
+                claimed.push(job);
                 let has_enough_bytes = !self.guard(Mutation::ClaimIgnoresBytes, bytes < claim.bytes_max);
                 if has_enough_bytes || claimed.len() == claim.limit {
                     return claimed;

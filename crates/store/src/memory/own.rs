@@ -26,7 +26,11 @@ pub(super) fn own_all<T>(mut things: &mut [T], piece_of: impl Fn(&mut T) -> Opti
         together.iter_mut().filter_map(&piece_of).for_each(|piece| copy.extend_from_slice(piece));
         // A clone is known to be shared, so that its parts are not asked each time.
         let mut copy = Bytes::from(copy).clone();
-        together.iter_mut().filter_map(&piece_of).for_each(|piece| *piece = copy.split_to(piece.len()));
+        together.iter_mut().filter_map(&piece_of).for_each(|piece| match piece.len() {
+            // Most results are, and nothing need be counted for them.
+            0 => *piece = Bytes::new(),
+            length => *piece = copy.split_to(length),
+        });
         things = rest;
     }
 }
