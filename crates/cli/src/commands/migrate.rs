@@ -15,7 +15,8 @@ Examples:
   tenure migrate --data /var/lib/tenure
   tenure migrate --database-url postgresql://tenure@db/jobs --dry-run
 
-On a data directory the server must be stopped. A dry run prints the SQL of the missing steps and changes nothing.";
+On a data directory the server must be stopped. A dry run prints the SQL of the
+missing steps and changes nothing.";
 
 /// Bring the data to the schema of this program
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,9 @@ Examples:
   tenure servers
   tenure servers --json | jq -r .address
 
-A server that keeps its data to itself is alone. On PostgreSQL there may be several: each is in charge of some workers, and
-another one takes them over when it has not been heard for five seconds.
+A server that keeps its data to itself is alone. On PostgreSQL there may be several:
+each is in charge of some workers, and another one takes them over when it has not been heard for
+five seconds.
 
 Exit codes: 0 done, 2 usage, 3 cannot reach the server.";
 

@@ -10,7 +10,8 @@ use crate::output::{Cell, Output};
 const EXAMPLES: &str = "\
 Examples:
   tenure jobs cancel 0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f
-  tenure jobs list --queue mail --state available --all --json | jq -r .id | xargs tenure jobs cancel
+  tenure jobs list --queue mail --state available --all --json | jq -r .id |
+    xargs tenure jobs cancel
 
 A waiting job is cancelled at once; the holder of a running one is told to stop, and the job
 ends when it has.

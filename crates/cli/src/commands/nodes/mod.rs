@@ -16,7 +16,8 @@ const EXAMPLES: &str = "\
 Examples:
   tenure nodes key > cluster.key
   tenure serve --node-id 1 --cluster-key-file cluster.key
-  tenure serve --node-id 2 --cluster-key-file cluster.key --listen 127.0.0.1:7217 --data other --join 127.0.0.1:7118
+  tenure serve --node-id 2 --cluster-key-file cluster.key --data other --listen 127.0.0.1:7217 \\
+    --join 127.0.0.1:7118
   tenure nodes list
   tenure nodes watch
 

@@ -13,7 +13,8 @@ Examples:
   tenure nodes show 3
   tenure nodes show 3 --json | jq .state
 
-Exit codes: 0 done, 2 usage, 3 cannot reach the server, 4 there is no such node, 5 the server is in no cluster.";
+Exit codes: 0 done, 2 usage, 3 cannot reach the server, 4 there is no such node, 5 the
+server is in no cluster.";
 
 /// Show one node: state, epoch, incarnation, addresses
 #[derive(Debug, clap::Args)]

@@ -31,7 +31,8 @@ Experiments (default worlds and nodes):
   cuts         one in a hundred badly connected, one way: --minutes 5 (1; 1000)
   idle         messages and bytes when nothing happens (1; 128,1024,4096)
 
-Bytes are what datagrams and stream frames carry, seals included, without the headers of UDP, TCP and IP.
+Bytes are what datagrams and stream frames carry, seals included, without the headers of
+UDP, TCP and IP.
 
 Examples:
   tenure sim swim --seeds 500
