@@ -63,6 +63,21 @@ fn a_worker_that_is_not_well_starts_nothing_volatile() {
     whoever_is_not_well_starts_nothing(&mut rig);
 }
 
+/// The scheduler takes it for another worker, of which it knows nothing.
+#[test]
+fn a_new_key_is_not_well_until_it_was_checked_itself() {
+    let mut rig = Rig::with(terms(8));
+    let (number, _) = rig.beat(4_000);
+    rig.answer(4_010, number, Answer::Inactive { why: InactiveReason::Ended(HolderEnd::Kicked) });
+    rig.rekey(4_020, "w2");
+    rig.connect(4_030);
+    let (number, _) = rig.beat(4_030);
+    rig.ok(4_040, number);
+    assert_eq!(rig.assign_at_once(4_040, hold(1, 10)), [ended(hold(1, 10), Outcome::HandedBack)]);
+    rig.checked(4_050);
+    assert_eq!(rig.assign_at_once(4_050, hold(2, 10)), [Output::Start { hold: hold(2, 10) }]);
+}
+
 #[test]
 fn it_need_not_be_bound_before_the_next_heartbeat() {
     let mut rig = Rig::new();
