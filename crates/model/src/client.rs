@@ -110,5 +110,9 @@ mod tests {
         let id = JobId::v7(WallTime::from_millis(1), [0xff; 10]);
         assert!(!id.is_volatile());
         assert_eq!(id.submission(), None);
+        // The version alone says nothing in a UUID of another variant.
+        let client = ClientId::new(WallTime::from_millis(1), 2);
+        assert!(!JobId::from_u128(client.job(3).to_u128() ^ 1 << 62).is_volatile());
+        assert!(!JobId::from_u128(client.job(3).to_u128() ^ 1 << 76).is_volatile());
     }
 }

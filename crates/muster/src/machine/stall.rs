@@ -23,13 +23,12 @@ impl Muster {
         }
         for worker in self.workers.values_mut() {
             let stamps = &mut worker.stamps;
-            let checks = [worker.check.as_mut().map(|check| &mut check.sent), worker.check_sent.as_mut()];
+            let check = worker.check.as_mut().map(|check| &mut check.sent);
             let ages = [&mut stamps.joined, &mut stamps.fetched, &mut stamps.heard, &mut stamps.checked];
-            for stamp in ages.into_iter().filter_map(Option::as_mut).chain(checks.into_iter().flatten()) {
+            for stamp in ages.into_iter().filter_map(Option::as_mut).chain(check) {
                 *stamp = *stamp + late;
             }
             worker.check_sent = None;
         }
-        self.update_at = self.now;
     }
 }

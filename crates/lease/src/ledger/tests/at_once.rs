@@ -63,6 +63,25 @@ fn a_worker_that_is_not_well_starts_nothing_volatile() {
     whoever_is_not_well_starts_nothing(&mut rig);
 }
 
+/// What was answered late was no earlier heard for that, and while the scheduler asks for all that we hold it knows nothing of us.
+#[test]
+fn a_heartbeat_counts_from_when_it_was_sent_and_only_if_all_is_known() {
+    let mut rig = Rig::with(terms(8));
+    let back = |hold| [ended(hold, Outcome::HandedBack)];
+    let next = |job| hold(job, 10);
+    let (number, _) = rig.beat(4_000);
+    rig.ok(6_000, number);
+    assert_eq!(rig.assign_at_once(16_000, next(1)), [Output::Start { hold: next(1) }]);
+    assert_eq!(rig.assign_at_once(16_001, next(2)), back(next(2)));
+
+    rig.connect_to(16_010, Generation(4));
+    let (number, _) = rig.beat(16_010);
+    let ack = Ack { resync: true, ..rig.ack() };
+    rig.answer(16_020, number, Answer::Ok(ack));
+    rig.checked(16_030);
+    assert_eq!(rig.assign_at_once(16_030, next(3)), back(next(3)));
+}
+
 /// The scheduler takes it for another worker, of which it knows nothing.
 #[test]
 fn a_new_key_is_not_well_until_it_was_checked_itself() {
