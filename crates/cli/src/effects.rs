@@ -112,7 +112,13 @@ pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(error),
     };
-    text.lines().map(|line| line.parse().map_err(io::Error::other)).collect()
+    complete_lines(&text).map(|line| line.parse().map_err(io::Error::other)).collect()
+}
+
+/// The lines of a log that another process may still be writing. What follows the last line end is not a line yet: a write
+/// can be seen half done.
+pub fn complete_lines(text: &str) -> impl Iterator<Item = &str> {
+    text.rfind('\n').map_or("", |end| &text[..end]).lines()
 }
 
 /// Each time a job went from one claim to the next: the job, and the time from the last sign of work under the old claim to
@@ -152,5 +158,23 @@ mod tests {
             entries.iter().all(|entry| entry.job == job && entry.fence == Fence::new(9) && entry.nanos > 0)
         );
         assert!("start x 1 2".parse::<Entry>().is_err());
+    }
+
+    #[test]
+    fn a_line_that_is_still_being_written_is_not_read_yet() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let log = EffectLog::open(&path, false).unwrap();
+        let job = JobId::from_bytes([7; 16]);
+        log.write(What::Start, job, Fence::new(9));
+        let whole = std::fs::read_to_string(&path).unwrap();
+        for cut in 0..whole.len() {
+            let mut text = whole.clone();
+            text.push_str(&whole[..cut]);
+            std::fs::write(&path, &text).unwrap();
+            assert_eq!(read(&path).unwrap().len(), 1, "{cut} bytes of the second line are there");
+        }
+        std::fs::write(&path, whole.repeat(2)).unwrap();
+        assert_eq!(read(&path).unwrap().len(), 2);
     }
 }

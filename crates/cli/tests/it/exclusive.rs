@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use cli::effects;
 use cli::fleet::Process;
 use model::{Fence, JobId};
 use rpc::wire;
@@ -87,7 +88,7 @@ impl Scene {
     fn runs(&self, job: JobId) -> Vec<Run> {
         let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let mut runs: BTreeMap<Fence, Run> = BTreeMap::new();
-        for line in text.lines() {
+        for line in effects::complete_lines(&text) {
             let words: Vec<&str> = line.split(' ').collect();
             let [_, id, fence, nanos] = words[..] else { panic!("not a line of the log: {line:?}") };
             if id == job.to_string() {

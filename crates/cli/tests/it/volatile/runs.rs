@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use cli::effects;
 use model::{Fence, JobId};
 
 /// One run of a job, as its own process wrote it down, in microseconds since 1970.
@@ -46,7 +47,7 @@ fn noted(log: &Path, as_long_as: &str) -> String {
 pub(super) fn read(log: &Path) -> BTreeMap<JobId, Vec<Run>> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
     let mut runs: BTreeMap<(JobId, Fence), Run> = BTreeMap::new();
-    for line in text.lines() {
+    for line in effects::complete_lines(&text) {
         let words: Vec<&str> = line.split(' ').collect();
         let [what, id, fence, micros] = words[..] else { panic!("not a line of the log: {line:?}") };
         let fence = Fence::new(fence.parse().expect("a fence"));
