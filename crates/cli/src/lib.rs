@@ -18,6 +18,7 @@ mod past;
 mod percentile;
 mod signals;
 mod size;
+mod stderr;
 mod storage;
 mod volatile;
 mod wait;
@@ -42,5 +43,6 @@ pub fn main() -> ExitCode {
         output.error(format!("{error:#}"));
         Exit::of(&error)
     });
+    stderr::flush();
     exit.into()
 }

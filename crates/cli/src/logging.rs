@@ -1,16 +1,19 @@
-//! Logs of the long-running commands: to stderr, text for people and JSON for machines.
+//! Logs of the long-running commands: to stderr, text for people and JSON for machines. They never wait for its reader.
 
 use std::io::{self, IsTerminal};
+use std::panic;
 
 use clap::{Args, ValueEnum};
 use serde::Deserialize;
-use tracing::Level;
+use tracing::{Level, error};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
 use crate::output::Output;
+use crate::stderr;
+use crate::stderr::Line;
 
 /// The crates whose events follow `--log-level`; libraries below them speak up from `warn`.
 const OURS: [&str; 9] = [
@@ -67,7 +70,7 @@ impl LogLevel {
     }
 }
 
-/// Starts logging for the rest of the process.
+/// Starts logging for the rest of the process. Lines are written from [`stderr::start_thread`] on.
 pub(crate) fn start(args: LogArgs, output: &Output) {
     let default = if output.is_quiet() { LogLevel::Error } else { LogLevel::Info };
     let level = args.log_level.unwrap_or(default).level();
@@ -75,14 +78,20 @@ pub(crate) fn start(args: LogArgs, output: &Output) {
         Some(format) => format == LogFormat::Text,
         None => io::stderr().is_terminal(),
     };
+    let queue = stderr::queue();
+    let line = move || Line(queue.clone());
     let layer: Box<dyn Layer<Registry> + Send + Sync> = if is_text {
-        fmt::layer().with_writer(io::stderr).with_ansi(output.has_stderr_color()).with_target(false).boxed()
+        fmt::layer().with_writer(line).with_ansi(output.has_stderr_color()).with_target(false).boxed()
     } else {
-        fmt::layer().with_writer(io::stderr).json().flatten_event(true).with_ansi(false).boxed()
+        fmt::layer().with_writer(line).json().flatten_event(true).with_ansi(false).boxed()
     };
     let targets = Targets::new()
         .with_default(LevelFilter::from_level(level.min(Level::WARN)))
         .with_targets(OURS.map(|name| (name, level)));
     // A second start keeps the first subscriber, which is what tests in one process need.
     let _ = tracing_subscriber::registry().with(layer.with_filter(targets)).try_init();
+    panic::set_hook(Box::new(|panic| {
+        error!(%panic, "a thread panicked");
+        stderr::flush();
+    }));
 }

@@ -10,6 +10,8 @@ use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
+use crate::stderr;
+
 /// Longest text in a cell of a list; `show` has the whole of it.
 const CELL_CHARS_MAX: usize = 60;
 
@@ -128,8 +130,7 @@ impl Output {
     fn talk(&self, tone: Tone, label: &str, text: &str) {
         let label = format!("{label}:");
         let label = if self.stderr_color { format!("{}{label}{RESET}", tone.code()) } else { label };
-        // Nobody is left to tell if stderr is closed.
-        let _ = writeln!(io::stderr().lock(), "{label} {}", clean(text, Keep::LineEnds));
+        stderr::write_line(&format!("{label} {}", clean(text, Keep::LineEnds)));
     }
 }
 

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::exit::{Exit, Failure};
+use crate::stderr;
 
 /// While this lives, a write beyond the file-size limit (`ulimit -f`) is an error like a full disk, not our death.
 pub(crate) fn survive_file_size_limit() -> io::Result<Signal> {
@@ -68,5 +69,6 @@ impl Signals {
 
 /// Ends the process as it is.
 pub(crate) fn end_process() {
+    stderr::flush();
     std::process::exit(Exit::Failed as i32);
 }

@@ -4,9 +4,10 @@ use std::fmt;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
-use prometheus_client::metrics::counter::Counter;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
@@ -268,6 +269,16 @@ impl Metrics {
         );
     }
 
+    /// Counts the lines that the log of this process dropped, because nobody read them.
+    pub fn with_dropped_log_lines(self, dropped: fn() -> u64) -> Self {
+        let mut registry = self.registry.lock().expect("no panic while holding the lock");
+        registry
+            .sub_registry_with_prefix("tenure")
+            .register_collector(Box::new(DroppedLogLines(dropped)));
+        drop(registry);
+        self
+    }
+
     /// Adds the numbers of a member.
     pub(crate) fn register_members(&self, members: &MemberMetrics) {
         let mut registry = self.registry.lock().expect("no panic while holding the lock");
@@ -332,6 +343,18 @@ impl Metrics {
         let mut text = String::new();
         encode(&mut text, &registry)?;
         Ok(text)
+    }
+}
+
+/// A figure that lies elsewhere and is read when somebody asks.
+#[derive(Debug)]
+struct DroppedLogLines(fn() -> u64);
+
+impl Collector for DroppedLogLines {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let help = "Lines of the log that were dropped because nobody read them";
+        let count = ConstCounter::new((self.0)());
+        count.encode(encoder.encode_descriptor("log_lines_dropped", help, None, count.metric_type())?)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::connect::SERVER_DEFAULT;
 use crate::exit::{Exit, Failure};
 use crate::output::Output;
 use crate::signals::{self, Signals};
-use crate::{cluster, logging, past, storage};
+use crate::{cluster, logging, past, stderr, storage};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -72,6 +72,7 @@ struct Listening<'a> {
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let mut settings = Settings::resolve(args.flags)?;
     logging::start(settings.log, output);
+    stderr::start_thread().context("cannot start a thread")?;
     // What was acknowledged is in the store, so a server may end at any time.
     let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first(signals::end_process);
     let _too_large = signals::survive_file_size_limit().context("cannot catch signals")?;
@@ -86,7 +87,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         None => None,
     };
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let metrics = Metrics::new();
+    let metrics = Metrics::new().with_dropped_log_lines(stderr::dropped);
     let store = tokio::select! {
         store = storage::open(&settings, Arc::clone(&clock), &metrics) => store?,
         // Nothing was promised to anybody yet.

@@ -3,6 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
+use anyhow::Context;
 use clap::ArgAction;
 use model::QueueName;
 use tracing::{debug, error, info, warn};
@@ -15,6 +16,7 @@ use crate::exit::{Exit, Failure};
 use crate::logging::{self, LogArgs};
 use crate::output::Output;
 use crate::signals::Signals;
+use crate::stderr;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -91,6 +93,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     logging::start(args.log, output);
     let guardian = Guardian::start(args.isolation)?;
+    stderr::start_thread().context("cannot start a thread")?;
     super::long_running(work(args, guardian, output))
 }
 

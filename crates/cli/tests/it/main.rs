@@ -16,6 +16,7 @@ mod simulating;
 mod support;
 mod talk;
 mod trouble;
+mod unread_log;
 mod volatile;
 mod worker_faults;
 mod worker_leases;
