@@ -51,8 +51,8 @@ pub(crate) enum Event {
     Failed { family: FamilyId, errno: i32 },
     /// It was not started: too late.
     Refused(FamilyId),
-    /// Nobody of it is left.
-    Ended { family: FamilyId, code: Option<i32>, signal: Option<i32> },
+    /// Nobody of it was left at this time.
+    Ended { family: FamilyId, code: Option<i32>, signal: Option<i32>, gone_at: Instant },
 }
 
 impl Said {
@@ -108,7 +108,9 @@ impl Event {
             Event::Launched { family, leader } => out.u8(2).u64(family.0).u64(u64::from(*leader)),
             Event::Failed { family, errno } => out.u8(3).u64(family.0).i32(*errno),
             Event::Refused(family) => out.u8(4).u64(family.0),
-            Event::Ended { family, code, signal } => out.u8(5).u64(family.0).maybe(*code).maybe(*signal),
+            Event::Ended { family, code, signal, gone_at } => {
+                out.u8(5).u64(family.0).maybe(*code).maybe(*signal).u64(gone_at.as_nanos())
+            }
         };
         *bytes = out.0;
     }
@@ -124,9 +126,12 @@ impl Event {
             }
             3 => Event::Failed { family: FamilyId(input.u64()?), errno: input.i32()? },
             4 => Event::Refused(FamilyId(input.u64()?)),
-            5 => {
-                Event::Ended { family: FamilyId(input.u64()?), code: input.maybe()?, signal: input.maybe()? }
-            }
+            5 => Event::Ended {
+                family: FamilyId(input.u64()?),
+                code: input.maybe()?,
+                signal: input.maybe()?,
+                gone_at: Instant::from_nanos(input.u64()?),
+            },
             _ => return None,
         };
         *bytes = input.0;
@@ -292,8 +297,8 @@ mod tests {
             Event::Launched { family, leader: 4 },
             Event::Failed { family, errno: 2 },
             Event::Refused(family),
-            Event::Ended { family, code: Some(0), signal: None },
-            Event::Ended { family, code: None, signal: Some(9) },
+            Event::Ended { family, code: Some(0), signal: None, gone_at: Instant::from_nanos(5) },
+            Event::Ended { family, code: None, signal: Some(9), gone_at: Instant::from_nanos(u64::MAX) },
         ];
         let mut bytes = Vec::new();
         events.iter().for_each(|event| event.write(&mut bytes));

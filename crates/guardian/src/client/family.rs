@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lease::guardian::{FamilyId, Order};
+use model::Instant;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -40,13 +41,16 @@ pub struct Family {
     hold: FamilyHold,
 }
 
-/// How a family's leader ended. Exactly one of the two is there.
+/// How a family ended. Its leader has an exit code or a signal, never both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// Its exit code.
+    /// The leader's exit code.
     pub code: Option<i32>,
-    /// The signal that ended it.
+    /// The signal that ended the leader.
     pub signal: Option<i32>,
+    /// When the guardian saw that nobody of the family was left, by the clock that it shares with the worker
+    /// (`CLOCK_BOOTTIME`). Never earlier than the true end, and independent of when the worker hears of it.
+    pub gone_at: Instant,
 }
 
 /// Kills the family unless it has ended, from the moment its launch was ordered.

@@ -164,9 +164,9 @@ impl Line {
                     waiting.answer(Err(LaunchError::TooLate));
                 }
             }
-            Event::Ended { family, code, signal } => {
+            Event::Ended { family, code, signal, gone_at } => {
                 if let Some(waiting) = state.families.remove(&family) {
-                    let _ = waiting.ended.send(Ok(Exit { code, signal }));
+                    let _ = waiting.ended.send(Ok(Exit { code, signal, gone_at }));
                 }
             }
             // Said once, at the start.

@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 
+use clock::SystemClock;
 use lease::guardian::FamilyId;
+use model::{Clock, Instant};
 use rustix::process::{
     Pid, Signal, WaitOptions, getpgid, kill_process, kill_process_group, test_kill_process_group, waitpid,
 };
@@ -27,7 +29,7 @@ pub(super) struct Families {
     leaders: HashMap<Pid, FamilyId>,
     children: Children,
     /// Ended for the machine, kept until the worker is told.
-    ends: HashMap<FamilyId, Exit>,
+    ends: HashMap<FamilyId, End>,
     /// How many must end and have not.
     killed: usize,
     /// How many strays lived at the last look.
@@ -41,6 +43,15 @@ pub(super) struct Families {
 pub(super) struct Exit {
     pub(super) code: Option<i32>,
     pub(super) signal: Option<i32>,
+}
+
+/// The end of a family.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct End {
+    /// How its leader ended.
+    pub(super) exit: Exit,
+    /// When nobody of it was left, as far as we saw: never too early.
+    pub(super) gone_at: Instant,
 }
 
 struct Kin {
@@ -112,8 +123,8 @@ impl Families {
         self.all.get(&id).is_some_and(|kin| kin.exit.is_none())
     }
 
-    /// How the leader of a family that was emptied ended.
-    pub(super) fn take_end(&mut self, id: FamilyId) -> Exit {
+    /// How a family that was emptied ended.
+    pub(super) fn take_end(&mut self, id: FamilyId) -> End {
         self.ends.remove(&id).unwrap_or_default()
     }
 
@@ -166,16 +177,18 @@ impl Families {
         let ending = self.all.iter().filter(|(_, kin)| kin.is_killed && kin.exit.is_some());
         let emptied: Vec<FamilyId> =
             ending.filter(|(id, kin)| is_empty(id, kin)).map(|(id, _)| *id).collect();
+        // After the last look, not before it: this time is held against the end of a lease.
+        let gone_at = SystemClock.monotonic();
         for id in &emptied {
-            self.bury(*id);
+            self.bury(*id, gone_at);
         }
         Ok(emptied)
     }
 
-    fn bury(&mut self, id: FamilyId) {
+    fn bury(&mut self, id: FamilyId, gone_at: Instant) {
         let Some(kin) = self.all.remove(&id) else { return };
         self.killed -= 1;
-        self.ends.insert(id, kin.exit.unwrap_or_default());
+        self.ends.insert(id, End { exit: kin.exit.unwrap_or_default(), gone_at });
         if let Some(cgroup) = kin.leader.cgroup {
             cgroup.remove_all();
         }

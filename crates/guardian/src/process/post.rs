@@ -16,7 +16,7 @@ use rustix::process::{Signal, getpid, pidfd_send_signal};
 
 use super::audited;
 use super::complaint::complain;
-use super::families::Families;
+use super::families::{End, Families};
 use super::leave;
 use super::mouth::{Heard, Mouth};
 use super::setup::Station;
@@ -227,8 +227,9 @@ impl Post {
                     self.sweep_at = Some(Instant::ZERO);
                 }
                 Output::Ended { family } => {
-                    let end = self.families.take_end(family);
-                    self.mouth.say(Event::Ended { family, code: end.code, signal: end.signal });
+                    let End { exit, gone_at } = self.families.take_end(family);
+                    let (code, signal) = (exit.code, exit.signal);
+                    self.mouth.say(Event::Ended { family, code, signal, gone_at });
                 }
                 Output::KillWorker => self.kill_worker(),
                 Output::Leave { key, nonce, leave } => self.leaves.push_back((key, nonce, leave)),

@@ -36,7 +36,7 @@ async fn exit_codes_and_signals_are_told() {
             ] {
                 let launch = Launch { exclusive: is_exclusive, ..shell("exits", command) };
                 let (_, _, exit) = run(&guardian, launch, b"").await;
-                assert_eq!(exit, Exit { code, signal }, "{command} in {mode}");
+                assert_eq!((exit.code, exit.signal), (code, signal), "{command} in {mode}");
             }
         }
     }
@@ -106,7 +106,8 @@ async fn a_family_is_asked_to_end_and_then_made_to() {
         stdout.read_exact(&mut said).await.expect("it says heard");
         assert_eq!(&said, b"heard\n", "{mode}");
         family.kill();
-        assert_eq!(end(&mut family).await, Exit { code: None, signal: Some(9) }, "{mode}");
+        let exit = end(&mut family).await;
+        assert_eq!((exit.code, exit.signal), (None, Some(9)), "{mode}");
     }
 }
 
@@ -121,6 +122,36 @@ async fn children_and_grandchildren_are_gone_when_a_family_has_ended() {
         witness.knocked(1).await;
         assert_eq!(end(&mut family).await.code, Some(7), "{mode}");
         assert!(!witness.is_held(), "someone is left of it in {mode}");
+    }
+}
+
+/// A worker that was frozen reads the end late. The guardian saw it in time and says when that was.
+#[tokio::test]
+async fn the_end_of_a_family_is_dated_by_the_guardian_and_not_by_when_the_worker_hears_of_it() {
+    for (mode, guardian) in guardians() {
+        attached(&guardian);
+        let launch = || guardian.launch(shell("dated", "read line; exit 0"));
+        let (mut first, mut second) = (launch().await.expect("a family"), launch().await.expect("a family"));
+        // From here on this thread, the only one of its runtime, hears nothing until both have ended.
+        let asked_at = clock::SystemClock.monotonic();
+        drop(first.stdin.take());
+        wait_for_children(guardian.pid(), 1);
+        drop(second.stdin.take());
+        // Reaping the second is a later round of the guardian than the one in which the first was gone.
+        wait_for_children(guardian.pid(), 0);
+        let woken_at = clock::SystemClock.monotonic();
+        let gone_at = end(&mut first).await.gone_at;
+        assert!(asked_at <= gone_at, "{mode}: it had not ended before it was asked to");
+        assert!(gone_at <= woken_at, "{mode}: this is when it was read");
+        assert!(gone_at <= end(&mut second).await.gone_at, "{mode}");
+    }
+}
+
+/// Waits until a process has so many children, dead ones included.
+fn wait_for_children(process: u32, count: usize) {
+    let list = format!("/proc/{process}/task/{process}/children");
+    while std::fs::read_to_string(&list).expect("the guardian lives").split_whitespace().count() != count {
+        std::thread::yield_now();
     }
 }
 

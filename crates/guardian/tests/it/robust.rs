@@ -120,12 +120,14 @@ fn garbage_on_the_line_does_not_hurt() {
     let null = fs::File::options().read(true).write(true).open("/dev/null").expect("/dev/null");
     send(line, &launch(2, false, "true", ""), &[null.as_fd(), null.as_fd(), null.as_fd()]);
     let mut events = Vec::new();
-    while events.len() < 17 + 19 {
+    while events.len() < 17 + 27 {
         events.extend(receive(line));
     }
     assert_eq!((events[0], &events[1..9]), (2, &number(2)[..]), "it runs: {events:?}");
     let ended = [&[5][..], &number(2), &[1, 0, 0, 0, 0], &[0; 5]].concat();
-    assert_eq!(events[17..], ended, "it ended with code 0");
+    assert_eq!(events[17..17 + 19], ended, "it ended with code 0");
+    let gone_at = u64::from_le_bytes(events[17 + 19..].try_into().expect("a time of eight bytes"));
+    assert!(gone_at <= SystemClock.monotonic().as_nanos(), "not in the future");
 }
 
 #[test]

@@ -57,7 +57,7 @@ fn stop_text(reason: StopReason) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use model::Retry;
+    use model::{Instant, Retry};
 
     use super::*;
 
@@ -71,10 +71,10 @@ mod tests {
     }
 
     const fn code(code: i32) -> Exit {
-        Exit { code: Some(code), signal: None }
+        Exit { code: Some(code), signal: None, gone_at: Instant::ZERO }
     }
 
-    const KILLED: Exit = Exit { code: None, signal: Some(9) };
+    const KILLED: Exit = Exit { code: None, signal: Some(9), gone_at: Instant::ZERO };
 
     #[tokio::test]
     async fn exit_codes_are_outcomes() {

@@ -58,7 +58,9 @@ async fn who_finds_nobody_is_told_why() {
     let said = async {
         loop {
             let text = fs::read_to_string(&log).expect("it is written");
-            if let Some(line) = effects::complete_lines(&text).find(|line| line.contains("no other node found")) {
+            if let Some(line) =
+                effects::complete_lines(&text).find(|line| line.contains("no other node found"))
+            {
                 return line.to_owned();
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
