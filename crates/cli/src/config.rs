@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -18,16 +18,17 @@ use serde::Deserialize;
 use store::Retention;
 
 use crate::cluster::{ClusterFile, ClusterFlags, ClusterSettings};
+use crate::door::DoorFlags;
 use crate::logging::{LogArgs, LogFormat, LogLevel};
 use crate::volatile::{self, VolatileFlags};
-use crate::{duration, size};
+use crate::{door, duration, size};
 
 /// The file looked for in the data directory.
 pub(crate) const FILE_NAME: &str = "tenure.toml";
 /// Where data goes when nothing else is said.
 pub(crate) const DATA_DEFAULT: &str = "./tenure-data";
 /// Loopback, and a port that is free on most machines.
-const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
+pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
 
 /// The variable that names our database. clap does not read it: empty it counts as unset, while an empty flag is a mistake.
 const OWN_DATABASE_URL: &str = "TENURE_DATABASE_URL";
@@ -111,6 +112,8 @@ pub(crate) struct ServeFlags {
     pub(crate) cluster: ClusterFlags,
     #[command(flatten)]
     pub(crate) volatile: VolatileFlags,
+    #[command(flatten)]
+    pub(crate) door: DoorFlags,
 }
 
 /// How patient a server is with holders that only ping.
@@ -213,6 +216,7 @@ struct File {
     allow_bump_unhealthy: Option<bool>,
     #[serde(deserialize_with = "size::deserialize")]
     volatile_memory: Option<u64>,
+    allow_host: Vec<String>,
     cluster: ClusterFile,
 }
 
@@ -240,6 +244,7 @@ impl Settings {
         let defaults = NodeConfig::default();
         let named_store = named_store(&flags, &file)?;
         let volatile = flags.volatile.or(file.volatile());
+        let door = DoorFlags { allow_host: file.allow_host };
         let volatile_memory = volatile.memory()?;
         let is_elsewhere = |store: StoreKind| store != StoreKind::Postgres && flags.database_url.is_some();
         if let Some(store) = named_store.filter(|store| is_elsewhere(*store)) {
@@ -261,6 +266,7 @@ impl Settings {
                 "the postgres store needs a database: pass --database-url, or set TENURE_DATABASE_URL",
             ));
         }
+        let listen_text = flags.listen.or(file.listen).unwrap_or_else(|| LISTEN_DEFAULT.to_owned());
         let node = NodeConfig {
             name: flags.name.or(file.name).unwrap_or(defaults.name),
             store: store.word().to_owned(),
@@ -288,10 +294,11 @@ impl Settings {
             },
             drain_grace: defaults.drain_grace,
             volatile: volatile.check(store)?,
+            door: flags.door.or(door).config(&listen_text),
         };
-        let listen = resolve_listen(flags.listen.or(file.listen).as_deref().unwrap_or(LISTEN_DEFAULT))?;
+        let listen = door::resolve_listen(&listen_text)?;
         let insecure = flags.insecure.or(file.insecure).unwrap_or(false);
-        refuse_open_network(listen, insecure)?;
+        door::refuse_open_network(listen, insecure)?;
         let cluster = ClusterSettings::merge(flags.cluster, file.cluster, listen, insecure)?;
         Ok(Settings {
             listen,
@@ -393,21 +400,6 @@ fn read_file(path: &Path, text: &str) -> Result<File, Invalid> {
         let why = error.message().replace("unknown field", "unknown key");
         Invalid::new(format!("{} line {line}: {why}", path.display()))
     })
-}
-
-fn resolve_listen(text: &str) -> Result<SocketAddr, Invalid> {
-    let wrong = || Invalid::new(format!("{text:?} is not an address to listen on, such as {LISTEN_DEFAULT}"));
-    text.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)
-}
-
-fn refuse_open_network(listen: SocketAddr, insecure: bool) -> Result<(), Invalid> {
-    if insecure || listen.ip().to_canonical().is_loopback() {
-        return Ok(());
-    }
-    Err(Invalid::new(format!(
-        "refusing to listen on {listen} without TLS and authentication; listen on 127.0.0.1, or pass --insecure if \
-         this network is trusted"
-    )))
 }
 
 #[cfg(test)]

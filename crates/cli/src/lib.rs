@@ -8,6 +8,7 @@ mod config;
 mod connect;
 mod date;
 mod demo;
+mod door;
 mod duration;
 pub mod effects;
 mod exit;

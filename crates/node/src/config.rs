@@ -6,6 +6,8 @@ use lease::passive::PassiveConfig;
 use model::{Invalid, Limits};
 use store::Retention;
 
+use crate::door;
+
 /// The settings of one server process.
 #[derive(Clone, Debug)]
 pub struct NodeConfig {
@@ -33,6 +35,15 @@ pub struct NodeConfig {
     pub drain_grace: Duration,
     /// About volatile queues.
     pub volatile: VolatileConfig,
+    /// About the port: who may speak to it, and what that may cost.
+    pub door: DoorConfig,
+}
+
+/// What an operator may choose about the port.
+#[derive(Clone, Debug, Default)]
+pub struct DoorConfig {
+    /// Names that the server answers to, besides IP addresses, `localhost` and the name in [`NodeConfig::address`].
+    pub hosts: Vec<String>,
 }
 
 /// What an operator may choose about volatile queues.
@@ -82,6 +93,7 @@ impl NodeConfig {
                 self.limits.payload_bytes_max, self.limits.batch_bytes_max
             )));
         }
+        self.door.hosts.iter().try_for_each(|name| door::check_name(name))?;
         Ok(self)
     }
 }
@@ -100,6 +112,7 @@ impl Default for NodeConfig {
             retention: Retention::default(),
             drain_grace: Duration::from_secs(10),
             volatile: VolatileConfig::default(),
+            door: DoorConfig::default(),
         }
     }
 }

@@ -496,7 +496,7 @@ fn problem(error: &ApiError) -> Response {
     with_status(error, StatusCode::from_u16(error.http_status()).expect("the table holds valid statuses"))
 }
 
-fn with_status(error: &ApiError, status: StatusCode) -> Response {
+pub(crate) fn with_status(error: &ApiError, status: StatusCode) -> Response {
     let mut problem = error.to_problem();
     problem.status = status.as_u16();
     let mut response = (status, axum::Json(problem)).into_response();

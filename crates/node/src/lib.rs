@@ -7,6 +7,7 @@ mod api;
 mod charge;
 mod charge_duties;
 mod config;
+mod door;
 mod duties;
 mod event;
 mod exclusive;
@@ -23,12 +24,10 @@ mod pulse;
 mod roll;
 mod roll_duties;
 mod rounds;
-mod serve;
 mod session;
 mod sessions;
 mod shield;
 mod stall;
-mod streams;
 mod volatile;
 mod watch;
 
@@ -42,7 +41,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-pub use config::{NodeConfig, VolatileConfig};
+pub use config::{DoorConfig, NodeConfig, VolatileConfig};
 pub use faults::Faults;
 pub use membership::Cluster;
 pub use metrics::Metrics;
@@ -112,7 +111,7 @@ pub async fn run(mut node: Node, listener: TcpListener, shutdown: CancellationTo
         others.spawn(membership::live(membership, cluster));
     }
     tokio::select! {
-        served = serve::serve(Arc::clone(&api), listener, shutdown) => {
+        served = door::serve(Arc::clone(&api), listener, shutdown) => {
             if let Some(membership) = membership {
                 membership.farewell().await;
             }

@@ -17,6 +17,7 @@ use lease::message::Answer;
 use model::{HolderEnd, Instant, State};
 use store::QueueStats;
 
+use crate::door::DoorMetrics;
 use crate::membership::MemberMetrics;
 use crate::volatile::MusterMetrics;
 
@@ -39,6 +40,7 @@ pub struct Metrics {
     negative_margins: Counter,
     pub(crate) sessions: Gauge,
     pub(crate) muster: MusterMetrics,
+    pub(crate) door: DoorMetrics,
     heartbeats: Family<BeatAnswer, Counter>,
     workers: Family<WorkerState, Gauge>,
     heartbeat_age: Gauge<f64, AtomicU64>,
@@ -137,6 +139,7 @@ impl Metrics {
             negative_margins: Counter::default(),
             sessions: Gauge::default(),
             muster: MusterMetrics::default(),
+            door: DoorMetrics::default(),
             heartbeats: Family::default(),
             workers: Family::default(),
             heartbeat_age: Gauge::default(),
@@ -217,6 +220,7 @@ impl Metrics {
         );
         r.register("sessions", "Open worker streams", self.sessions.clone());
         self.muster.register(r);
+        self.door.register(r);
         r.register("workers", "Workers by state", self.workers.clone());
         r.register("heartbeats", "Heartbeats by answer", self.heartbeats.clone());
         r.register_with_unit(

@@ -78,7 +78,7 @@ async fn a_body_beyond_all_limits_is_cut_off() {
 }
 
 #[tokio::test]
-async fn garbage_on_the_port_and_malformed_protobuf_are_survived() {
+async fn garbage_on_the_port_is_survived() {
     let server = Server::start().await;
     for garbage in
         [&b"\x00\xff\x00\xff\r\n\r\n"[..], b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\xff\xff\xff\xff", b"GET"]
@@ -88,16 +88,6 @@ async fn garbage_on_the_port_and_malformed_protobuf_are_survived() {
         stream.shutdown().await.expect("and ended");
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
-    // A gRPC body over HTTP/1.1: five bytes of frame header, then bytes that are no message.
-    let head = "POST /tenure.v1.Jobs/Enqueue HTTP/1.1\r\nhost: t\r\nconnection: close\r\ncontent-type: application/grpc\r\ncontent-length: 9\r\n\r\n";
-    let mut stream = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
-    stream
-        .write_all(&[head.as_bytes(), &[0, 0, 0, 0, 4, 0xff, 0xff, 0xff, 0xff]].concat())
-        .await
-        .expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.expect("an answer");
-    assert!(answer.contains("grpc-status: 13") || answer.contains("grpc-status: 3"), "{answer}");
     server.client.stats().await.expect("the server goes on");
     server.stop().await;
 }

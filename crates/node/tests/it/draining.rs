@@ -11,7 +11,7 @@ async fn a_stopping_server_finishes_what_is_under_way_and_stays_alive_meanwhile(
     let mut slow = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
     let length = head.len() + tail.len();
     let request = format!(
-        "POST /v1/jobs HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
+        "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: {length}\r\n\r\n"
     );
     slow.write_all(request.as_bytes()).await.expect("sent");
     // The server asks for the body: the request is under way.

@@ -9,7 +9,8 @@ use crate::support::Server;
 /// run. Different counts cut it off at different places.
 async fn send_and_vanish(server: &Server, path: &str, body: &str, turns: usize) {
     let mut stream = tokio::net::TcpStream::connect(server.address()).await.expect("the server listens");
-    let request = format!("POST {path} HTTP/1.1\r\nhost: t\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    let request =
+        format!("POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {}\r\n\r\n{body}", body.len());
     stream.write_all(request.as_bytes()).await.expect("sent");
     for _ in 0..turns {
         tokio::task::yield_now().await;

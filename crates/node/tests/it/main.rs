@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod beginning_anew;
+mod bodies;
 mod called_off;
 mod clock_steps;
 mod curl;
@@ -15,11 +16,13 @@ mod large;
 mod leaving;
 mod membership;
 mod pings;
+mod raw;
 mod resigning;
 mod room;
 mod seats;
 mod several;
 mod slow_store;
+mod strangers;
 mod support;
 mod taking_over;
 mod volatile;

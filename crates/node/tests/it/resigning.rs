@@ -18,7 +18,8 @@ use crate::support::Server;
 /// A request that is under way until the connection is closed: the server waits for the rest of its body.
 async fn unfinished_request(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).await.expect("the server listens");
-    let head = "POST /v1/jobs HTTP/1.1\r\nhost: t\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
+    let head =
+        "POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\ncontent-length: 9\r\n\r\n";
     stream.write_all(head.as_bytes()).await.expect("sent");
     let mut asked = [0; 25];
     stream.read_exact(&mut asked).await.expect("it asks for the body");

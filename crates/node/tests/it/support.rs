@@ -140,7 +140,7 @@ impl Server {
     pub(crate) async fn http_text(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.address).await.expect("the server listens");
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: tenure\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         );
         // A body that is refused half-way is not read to its end, so the write may fail; the answer tells.

@@ -4,18 +4,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::{GracefulShutdown, Watcher};
-use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::entrance::Entrance;
+use super::streams::Streams;
 use crate::api::Api;
-use crate::streams::Streams;
-use crate::{grpc, http};
 
 /// Open connections at most; further ones wait in the listener's backlog.
 const CONNECTIONS_MAX: usize = 10_000;
@@ -38,7 +38,6 @@ pub(crate) async fn serve(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> io::Result<()> {
-    let service = TowerToHyperService::new(grpc::routes(&api).fallback_service(http::routes(&api)));
     let mut builder = auto::Builder::new(Streams);
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT);
     builder
@@ -51,7 +50,7 @@ pub(crate) async fn serve(
         .keep_alive_timeout(KEEPALIVE_TIMEOUT);
     let door = Door {
         builder: Arc::new(builder),
-        service,
+        entrance: Arc::new(Entrance::new(&api)),
         slots: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
         closing: api.closing.clone(),
     };
@@ -91,12 +90,10 @@ pub(crate) async fn serve(
     }
 }
 
-type Service = TowerToHyperService<axum::Router>;
-
 /// How connections are taken and served.
 struct Door {
     builder: Arc<auto::Builder<Streams>>,
-    service: Service,
+    entrance: Arc<Entrance>,
     slots: Arc<Semaphore>,
     closing: CancellationToken,
 }
@@ -118,8 +115,8 @@ impl Door {
     /// Serves one connection in a task of its own, to its end or, if it is watched, until it can be ended well.
     fn serve(&self, stream: TcpStream, slot: OwnedSemaphorePermit, watcher: Option<Watcher>) {
         let _ = stream.set_nodelay(true);
-        let (builder, service, closing) =
-            (Arc::clone(&self.builder), self.service.clone(), self.closing.clone());
+        let (builder, entrance, closing) =
+            (Arc::clone(&self.builder), Arc::clone(&self.entrance), self.closing.clone());
         tokio::spawn(async move {
             let mut first = [0];
             // Whoever connects and says nothing must not keep a place for long.
@@ -130,8 +127,11 @@ impl Door {
             if !spoke {
                 return;
             }
-            let connection =
-                builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
+            let service = service_fn(|request| {
+                let entrance = Arc::clone(&entrance);
+                async move { entrance.answer(request).await }
+            });
+            let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
             let ended = match watcher {
                 Some(watcher) => watcher.watch(connection).await,
                 None => connection.await,

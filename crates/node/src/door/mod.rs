@@ -1,0 +1,14 @@
+//! The port: connections, who may speak on them, and what they may cost. What is said is for the two doors behind it, `grpc`
+//! and `http`, which ask nothing of that again.
+
+mod entrance;
+mod guard;
+mod hosts;
+mod metrics;
+mod refusal;
+mod serve;
+mod streams;
+
+pub(crate) use hosts::check_name;
+pub(crate) use metrics::DoorMetrics;
+pub(crate) use serve::serve;

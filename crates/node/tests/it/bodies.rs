@@ -1,0 +1,1 @@
+//! Bodies: malformed, too slow, and more of them than there is room for.
