@@ -33,7 +33,7 @@ impl DoorFlags {
     pub(crate) fn config(self, listen: &str) -> DoorConfig {
         let named = listen.rsplit_once(':').map(|(name, _)| name.to_owned());
         let named = named.filter(|name| !name.is_empty() && !name.contains(':'));
-        DoorConfig { hosts: self.allow_host.into_iter().chain(named).collect() }
+        DoorConfig { hosts: self.allow_host.into_iter().chain(named).collect(), ..DoorConfig::default() }
     }
 }
 

@@ -40,10 +40,18 @@ pub struct NodeConfig {
 }
 
 /// What an operator may choose about the port.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct DoorConfig {
     /// Names that the server answers to, besides IP addresses, `localhost` and the name in [`NodeConfig::address`].
     pub hosts: Vec<String>,
+    /// How long the message of a gRPC call may take to arrive, and a JSON body. 60 s: 8 MiB over 1 Mbit/s.
+    pub message_timeout: Duration,
+}
+
+impl Default for DoorConfig {
+    fn default() -> Self {
+        DoorConfig { hosts: Vec::new(), message_timeout: Duration::from_secs(60) }
+    }
 }
 
 /// What an operator may choose about volatile queues.

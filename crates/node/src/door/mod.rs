@@ -1,11 +1,13 @@
 //! The port: connections, who may speak on them, and what they may cost. What is said is for the two doors behind it, `grpc`
 //! and `http`, which ask nothing of that again.
 
+mod blame;
 mod entrance;
 mod guard;
 mod hosts;
 mod metrics;
 mod refusal;
+mod request_body;
 mod serve;
 mod streams;
 

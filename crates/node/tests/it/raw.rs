@@ -7,6 +7,7 @@ use axum::body::{Body, Bytes};
 use http::{HeaderMap, Request, StatusCode};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
+use tonic::Status;
 use tonic::codegen::Service as _;
 use tonic::transport::{Channel, Endpoint};
 
@@ -51,19 +52,16 @@ pub(crate) async fn call(
     std::future::poll_fn(|cx| channel.poll_ready(cx)).await.map_err(|error| error.to_string())?;
     let response = channel.call(request).await.map_err(|error| format!("{error:?}"))?;
     let (head, body) = response.into_parts();
-    let text = |headers: &HeaderMap, name: &str| {
-        headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    let said = |headers: &HeaderMap| match Status::from_header_map(headers) {
+        Some(status) => (status.code() as i32, status.message().to_owned()),
+        None => (-1, String::new()),
     };
-    let mut called = Called {
-        http: head.status,
-        grpc: text(&head.headers, "grpc-status").and_then(|code| code.parse().ok()).unwrap_or(-1),
-        message: text(&head.headers, "grpc-message").unwrap_or_default(),
-    };
+    let (grpc, message) = said(&head.headers);
+    let mut called = Called { http: head.status, grpc, message };
     let mut body = Body::new(body);
     while let Some(frame) = next_frame(&mut body).await {
         if let Ok(trailers) = frame?.into_trailers() {
-            called.grpc = text(&trailers, "grpc-status").and_then(|code| code.parse().ok()).unwrap_or(-1);
-            called.message = text(&trailers, "grpc-message").unwrap_or_default();
+            (called.grpc, called.message) = said(&trailers);
         }
     }
     Ok(called)
