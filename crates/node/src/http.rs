@@ -80,6 +80,7 @@ async fn index() -> &'static str {
         env!("CARGO_PKG_VERSION"),
         "\n\n",
         "POST /v1/jobs               {\"jobs\": [{\"queue\": \"q\", \"kind\": \"k\", \"payload\": …}]}, or one job\n",
+        "                            payload is any JSON value; text with \"content_type\": \"text/plain\"; bytes in payload_base64\n",
         "GET  /v1/jobs               ?queue=&kind=&state=&limit=&cursor=\n",
         "GET  /v1/jobs/{id}          GET …/wait?timeout_ms=   POST …/cancel   POST …/retry\n",
         "POST /v1/jobs/cancel        {\"ids\": […]}\n",

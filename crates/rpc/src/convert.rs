@@ -10,6 +10,7 @@ use model::{
 };
 use store::{Cancelled, Claimed, Finished, JobFilter, Progress, QueueStats, Redriven};
 
+use crate::json::{self, Content, Fault};
 use crate::wire;
 
 /// The kind of a job whose producer names none.
@@ -25,13 +26,13 @@ pub fn new_job(job: wire::NewJob, fresh_id: impl FnOnce() -> JobId) -> Result<Ne
         (None, Some(delay)) => When::After(span(delay, "delay_ms")?),
         (None, None) => When::Now,
     };
+    let content_type = content_type(job.content_type, &job.payload)?;
     Ok(NewJob {
         id: if job.id.is_empty() { fresh_id() } else { job.id.parse()? },
         queue: QueueName::new(&job.queue)?,
         kind: kind(&job.kind)?,
         payload: job.payload,
-        content_type: non_empty(job.content_type)
-            .map_or(Cow::Borrowed(NewJob::CONTENT_TYPE_DEFAULT), Cow::Owned),
+        content_type,
         priority: i16::try_from(job.priority).map_err(|_| {
             Invalid::new(format!(
                 "priority {} is out of range; choose between -32768 and 32767",
@@ -48,6 +49,29 @@ pub fn new_job(job: wire::NewJob, fresh_id: impl FnOnce() -> JobId) -> Result<Ne
         unique_scope: if job.unique_retained { UniqueScope::Retained } else { UniqueScope::Live },
         traceparent: non_empty(job.traceparent),
     })
+}
+
+/// The content type of a payload. One that says JSON must be true, or no client could show the job.
+fn content_type(named: String, payload: &[u8]) -> Result<Cow<'static, str>, Invalid> {
+    let refused = |fault| {
+        Invalid::new(match fault {
+            Fault::NotJson => {
+                format!("payload is not JSON, as its content type {named} says; name the right one, or none")
+            }
+            _ => format!(
+                "payload {fault}; send it as bytes: payload_base64 in JSON, over gRPC content type \
+                 application/octet-stream"
+            ),
+        })
+    };
+    if named.is_empty() {
+        let guessed = Content::guess(payload).map_err(refused)?;
+        return Ok(Cow::Borrowed(if guessed.is_empty() { NewJob::CONTENT_TYPE_DEFAULT } else { guessed }));
+    }
+    if Content::of_type(&named) == Content::Json && !payload.is_empty() {
+        json::scan(payload).map_err(refused)?;
+    }
+    Ok(Cow::Owned(named))
 }
 
 /// A kind; "default" when empty.

@@ -3,7 +3,6 @@
 //! The result is committed, so that building Tenure needs neither this tool nor `protoc`. Its first line carries the
 //! hash of the .proto file; `cargo xtask tidy` compares the two and so finds generated code that is out of date.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 use std::{env, fs};
@@ -25,27 +24,6 @@ const GENERATED: &str = "crates/rpc/src/generated";
 /// The file that the generator names after the package.
 const MODULE: &str = "tenure.v1.rs";
 
-/// How each `bytes` field reads and writes itself in JSON: a `serde(with)` module of `rpc`. A bytes field that is not
-/// named here, or a name that is no bytes field, is an error.
-const JSON: &[(&str, &str)] = &[
-    (".tenure.v1.NewJob.payload", PAYLOAD),
-    (".tenure.v1.Job.payload", PAYLOAD),
-    (".tenure.v1.Job.progress", OPTIONAL_PAYLOAD),
-    (".tenure.v1.Job.checkpoint", OPTIONAL_PAYLOAD),
-    (".tenure.v1.Job.result", OPTIONAL_PAYLOAD),
-    (".tenure.v1.Assignment.payload", PAYLOAD),
-    (".tenure.v1.Assignment.checkpoint", OPTIONAL_PAYLOAD),
-    (".tenure.v1.Report.result", PAYLOAD),
-    (".tenure.v1.End.result", PAYLOAD),
-    (".tenure.v1.ProgressNote.note", OPTIONAL_PAYLOAD),
-    (".tenure.v1.ProgressNote.checkpoint", OPTIONAL_PAYLOAD),
-];
-
-/// For a field of type `Bytes`.
-const PAYLOAD: &str = "crate::json::payload";
-/// For a field of type `Option<Bytes>`.
-const OPTIONAL_PAYLOAD: &str = "crate::json::optional_payload";
-
 /// Takes the repository's root as its only argument; without one, the repository that holds this tool.
 fn main() -> anyhow::Result<()> {
     let default_root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
@@ -56,8 +34,6 @@ fn main() -> anyhow::Result<()> {
     let source = proto_root.join(PROTO);
     let proto = fs::read(&source).with_context(|| format!("failed to read {}", source.display()))?;
     let descriptors = protox::compile([PROTO], [&proto_root])?;
-    check_json_table(&descriptors)?;
-
     let code = generate(descriptors)?;
     let target = root.join(GENERATED).join(MODULE);
     fs::create_dir_all(root.join(GENERATED))?;
@@ -69,55 +45,32 @@ fn main() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The code for these descriptors, client and server.
+/// The code for these descriptors, client and server. Messages with bytes in them get no JSON form here: `rpc::json` has it.
 fn generate(descriptors: FileDescriptorSet) -> anyhow::Result<String> {
     let scratch = tempfile::tempdir()?;
-    let mut builder = tonic_prost_build::configure()
-        .out_dir(scratch.path())
-        .bytes(".")
-        .emit_rerun_if_changed(false)
-        .type_attribute(".", "#[derive(serde::Serialize, serde::Deserialize)]")
-        // An absent field has its default value, as in protobuf.
-        .message_attribute(".", "#[serde(default, deny_unknown_fields)]");
-    for (field, with) in JSON {
-        builder = builder.field_attribute(field, format!("#[serde(with = \"{with}\")]"));
+    let mut plain = Vec::new();
+    for file in &descriptors.file {
+        let package = format!(".{}", file.package());
+        file.message_type.iter().for_each(|message| collect_plain_messages(&package, message, &mut plain));
+    }
+    let mut builder =
+        tonic_prost_build::configure().out_dir(scratch.path()).bytes(".").emit_rerun_if_changed(false);
+    for message in plain {
+        builder = builder
+            .message_attribute(&message, "#[derive(serde::Serialize, serde::Deserialize)]")
+            // An absent field has its default value, as in protobuf.
+            .message_attribute(&message, "#[serde(default, deny_unknown_fields)]");
     }
     builder.compile_fds(descriptors)?;
     Ok(fs::read_to_string(scratch.path().join(MODULE))?)
 }
 
-/// The table must name exactly the bytes fields, each with the codec for its kind of presence.
-fn check_json_table(descriptors: &FileDescriptorSet) -> anyhow::Result<()> {
-    let mut found = BTreeSet::new();
-    for file in &descriptors.file {
-        let package = format!(".{}", file.package());
-        for message in &file.message_type {
-            collect_bytes_fields(&package, message, &mut found);
-        }
-    }
-    let named: BTreeSet<(String, &str)> =
-        JSON.iter().map(|(field, with)| ((*field).to_owned(), *with)).collect();
-    let missing: Vec<_> = found.difference(&named).collect();
-    let unknown: Vec<_> = named.difference(&found).collect();
-    ensure!(
-        missing.is_empty() && unknown.is_empty(),
-        "the table JSON in tools/codegen/src/main.rs does not fit the .proto file; to add: {missing:?}; to remove: {unknown:?}"
-    );
-    Ok(())
-}
-
-fn collect_bytes_fields(
-    scope: &str,
-    message: &DescriptorProto,
-    found: &mut BTreeSet<(String, &'static str)>,
-) {
+/// The messages without a field of bytes.
+fn collect_plain_messages(scope: &str, message: &DescriptorProto, found: &mut Vec<String>) {
     let path = format!("{scope}.{}", message.name());
-    for field in message.field.iter().filter(|field| field.r#type() == Type::Bytes) {
-        let with = if field.proto3_optional() { OPTIONAL_PAYLOAD } else { PAYLOAD };
-        found.insert((format!("{path}.{}", field.name()), with));
-    }
-    for nested in &message.nested_type {
-        collect_bytes_fields(&path, nested, found);
+    message.nested_type.iter().for_each(|nested| collect_plain_messages(&path, nested, found));
+    if message.field.iter().all(|field| field.r#type() != Type::Bytes) {
+        found.push(path);
     }
 }
 

@@ -63,6 +63,34 @@ async fn payload_environment_result_and_exit_codes_go_both_ways() {
     );
 }
 
+/// Text stays text and JSON stays JSON, from the command line to the command's stdin and from its stdout to `jq .result`.
+#[tokio::test]
+async fn a_payload_and_a_result_are_what_was_sent() {
+    let fleet = Fleet::start(&[]).await;
+    let _worker = exec(&fleet, "cat", &[]).await;
+    for (payload, result) in [
+        ("hello you", serde_json::json!("hello you")),
+        ("{\"base64\":\"MTIz\"}", serde_json::json!({"base64": "MTIz"})),
+        ("\"quoted\"", serde_json::json!("quoted")),
+    ] {
+        for form in [None, Some("--json")] {
+            let run = tokio::process::Command::new(tenure())
+                .args(["enqueue", "--server", &fleet.server.url, "q", payload, "--wait"])
+                .args(form)
+                .output();
+            let run = run.await.expect("the binary starts");
+            assert!(run.status.success(), "{run:?}");
+            let printed = String::from_utf8(run.stdout).expect("text");
+            if form.is_none() {
+                assert_eq!(printed, format!("{payload}\n"), "as it is for people and pipes");
+                continue;
+            }
+            let job: serde_json::Value = serde_json::from_str(&printed).expect("JSON");
+            assert_eq!((&job["payload"], &job["result"]), (&result, &result), "{printed}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_cancelled_command_is_stopped_with_its_children() {
     let fleet = Fleet::start(&["--lease", "2s"]).await;

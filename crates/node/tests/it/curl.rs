@@ -1,5 +1,6 @@
 //! `curl` alone can be a producer and a worker: claim, renew, progress, finish over plain HTTP/1.1.
 
+use rpc::wire;
 use serde_json::{Value, json};
 
 use crate::support::Server;
@@ -57,6 +58,72 @@ async fn a_job_goes_through_its_whole_life() {
         (&json!("completed"), &json!({"ok": true}), &json!({"percent": 40}), &json!("page 7"))
     );
     server.stop().await;
+}
+
+/// The way through the server and back, once for each sort of payload: JSON, text, bytes.
+#[tokio::test]
+async fn what_went_in_by_one_door_comes_out_by_every_door() {
+    let server = Server::start().await;
+    let by_http = [
+        (json!({"payload": {"base64": "MTIz"}}), &b"{\"base64\":\"MTIz\"}"[..]),
+        (json!({"payload": "hello you", "content_type": "text/plain"}), b"hello you"),
+        (json!({"payload": "hello you", "content_type": "application/json"}), b"\"hello you\""),
+        (json!({"payload_base64": "/wAB", "content_type": "application/octet-stream"}), b"\xff\x00\x01"),
+        (json!({"payload_base64": "MTIz", "content_type": "image/png"}), b"123"),
+    ];
+    for (fields, bytes) in by_http {
+        let mut job = fields.clone();
+        job["queue"] = json!("q");
+        let by_http = enqueue(&server, job).await;
+        let by_grpc = wire::NewJob {
+            queue: "q".into(),
+            payload: bytes.to_vec().into(),
+            content_type: fields["content_type"].as_str().unwrap_or_default().into(),
+            ..Default::default()
+        };
+        let request = wire::EnqueueRequest { jobs: vec![by_grpc], ..Default::default() };
+        let by_grpc = server.client.enqueue(request).await.unwrap().jobs.remove(0).id;
+        for id in [by_http, by_grpc] {
+            let (_, shown) = server.http("GET", &format!("/v1/jobs/{id}"), "").await;
+            assert_eq!(body(&shown, "payload"), body(&fields, "payload"), "{shown}");
+            let kept = server.client.get(wire::GetJobRequest { id: id.clone() }).await.unwrap();
+            assert_eq!(kept.payload, bytes, "by gRPC");
+            let job = claim(&server, "curl-1", 0).await;
+            assert_eq!((&job["job"], body(&job, "payload")), (&json!(id), body(&fields, "payload")));
+            // The same value as result, checkpoint and progress note.
+            let with = |mut object: Value, name: &str| {
+                for end in ["", "_base64"] {
+                    if let Some(value) = fields.get(format!("payload{end}")) {
+                        object[format!("{name}{end}")] = value.clone();
+                    }
+                }
+                object
+            };
+            let hold = json!({"job": job["job"], "fence": job["fence"]});
+            let note = with(with(hold.clone(), "note"), "checkpoint");
+            let notes = json!({"worker": "curl-1", "notes": [note]}).to_string();
+            assert_eq!(server.http("POST", "/v1/work/progress", &notes).await.0, 200);
+            let mut report = with(hold, "result");
+            report["outcome"] = json!("completed");
+            let reports = json!({"worker": "curl-1", "reports": [report]}).to_string();
+            assert_eq!(server.http("POST", "/v1/work/finish", &reports).await.0, 200);
+            let (_, shown) = server.http("GET", &format!("/v1/jobs/{id}"), "").await;
+            // Nobody says of a result that it is bytes: it is shown as what it looks like.
+            let looks = match bytes {
+                b"123" => (Some(json!(123)), None),
+                _ => body(&fields, "payload"),
+            };
+            for name in ["result", "progress", "checkpoint"] {
+                assert_eq!(body(&shown, name), looks, "{name} of {shown}");
+            }
+        }
+    }
+    server.stop().await;
+}
+
+/// A value and the bytes of one name, as JSON has them.
+fn body(object: &Value, name: &str) -> (Option<Value>, Option<Value>) {
+    (object.get(name).cloned(), object.get(format!("{name}_base64")).cloned())
 }
 
 #[tokio::test]

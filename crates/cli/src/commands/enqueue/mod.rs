@@ -33,7 +33,7 @@ Examples:
 
 A line of --file is a job as POST /v1/jobs takes it, such as
 {\"queue\":\"mail\",\"payload\":{\"to\":\"ada\"}}; what a line does not say is taken from the
-flags. With --raw a line is a payload.
+flags. Bytes go into \"payload_base64\". With --raw a line is a payload.
 
 A run with --request-id can be repeated for 24 hours: what was enqueued before is not enqueued
 again.
@@ -51,13 +51,14 @@ pub(crate) struct Args {
     /// The queue; it exists from its first job
     #[arg(required_unless_present = "file", value_parser = checked(QueueName::new))]
     queue: Option<String>,
-    /// What the job is about, best as JSON; `-` reads stdin
+    /// What the job is about: JSON, text or any bytes, and each stays that; `-` reads stdin
     #[arg(conflicts_with = "file", allow_hyphen_values = true)]
     payload: Option<String>,
     /// What sort of work it is [default: default]
     #[arg(long, value_parser = checked(Kind::new))]
     kind: Option<String>,
-    /// Media type of the payload [default: application/json if it is JSON, else text/plain]
+    /// Media type of the payload [default: application/json if it is JSON, text/plain if it is text,
+    /// else application/octet-stream]
     #[arg(long, value_name = "TYPE")]
     content_type: Option<String>,
     /// Higher first, from -32768 to 32767
@@ -125,7 +126,7 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
         Some(path) => Source::open(path, args.raw, template)?,
         None => {
             let payload = payload::read(args.payload.as_deref())?;
-            Source::copies(payload::fill(template, payload), args.count.unwrap_or(1))
+            Source::copies(wire::NewJob { payload, ..template }, args.count.unwrap_or(1))
         }
     };
     let is_single = args.file.is_none() && args.count.is_none();

@@ -10,7 +10,6 @@ use model::{Invalid, JobId, Limits};
 use rpc::{convert, wire};
 use serde_json::value::RawValue;
 
-use super::payload;
 use crate::exit::Failure;
 
 /// Jobs, one after the other.
@@ -105,12 +104,20 @@ impl Lines {
 impl Form {
     fn from_template(template: &wire::NewJob) -> anyhow::Result<Self> {
         // Raw values, so that no payload is changed by passing through here.
-        Ok(Form::Job { defaults: serde_json::from_str(&serde_json::to_string(template)?)? })
+        let mut defaults: Fields = serde_json::from_str(&serde_json::to_string(template)?)?;
+        // A line has at most one of these, and the flags of such a run have none.
+        for name in ["payload", "payload_base64"] {
+            defaults.insert(name.to_owned(), RawValue::NULL.to_owned());
+        }
+        Ok(Form::Job { defaults })
     }
 
     fn read(&self, line: &[u8]) -> Result<wire::NewJob, Invalid> {
         let defaults = match self {
-            Form::Payload(job) => return Ok(payload::fill((**job).clone(), Bytes::copy_from_slice(line))),
+            Form::Payload(job) => {
+                let payload = Bytes::copy_from_slice(line);
+                return Ok(wire::NewJob { payload, ..(**job).clone() });
+            }
             Form::Job { defaults } => defaults,
         };
         let given: Fields = serde_json::from_slice(line).map_err(|error| {
@@ -172,6 +179,14 @@ mod tests {
     }
 
     #[test]
+    fn a_payload_is_what_the_line_says() {
+        let text = "{\"payload\":{\"base64\":\"MTIz\"}}\n{\"payload_base64\":\"MTIz\"}\n\
+                    {\"payload\":\"text\",\"content_type\":\"text/plain\"}";
+        let payloads = ["{\"base64\":\"MTIz\"}", "123", "text"].map(|payload| pair("from-flag", payload));
+        assert_eq!(read_all(text, false), Ok(payloads.to_vec()));
+    }
+
+    #[test]
     fn raw_lines_are_payloads() {
         let text = "{\"queue\":\"a\"}\r\nhello\n";
         assert_eq!(
@@ -189,6 +204,8 @@ mod tests {
             ("{\"queue\":\"\"}", "line 1: names no queue"),
             ("[1]", "line 1: not a job"),
             ("{\"queue\":\"a b\"}", "line 1: queue name must not contain ' '"),
+            ("{\"payload\":1e999}", "line 1: payload has a number beyond 1.8e308"),
+            ("{\"payload\":1,\"payload_base64\":\"\"}", "line 1: give either payload or payload_base64"),
             ("{\"delay_ms\":-1}", "line 1: delay_ms is -1; it must not be negative"),
         ] {
             let error = read_all(text, false).unwrap_err();
