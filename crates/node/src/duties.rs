@@ -200,7 +200,8 @@ mod tests {
         frames: crate::sessions::Outgoing,
     ) -> Arc<crate::sessions::Session> {
         let profile = lease::message::Profile { queues: vec![queue.clone()], ..Default::default() };
-        api.sessions.open(WorkerKey::new("w").unwrap(), model::Nonce::new(1), profile, frames)
+        let (key, nonce) = (WorkerKey::new("w").unwrap(), model::Nonce::new(1));
+        api.sessions.open(key, nonce, profile, frames, lease::registry::Speaker::Worker).unwrap()
     }
 
     /// The next event that is not about the roll of workers.
@@ -292,8 +293,9 @@ mod tests {
                 stop_within: Some(Duration::from_secs(1)),
                 ..Default::default()
             };
+            let (key, nonce) = (WorkerKey::new("w").unwrap(), model::Nonce::new(1));
             let session =
-                api.sessions.open(WorkerKey::new("w").unwrap(), model::Nonce::new(1), profile, frames);
+                api.sessions.open(key, nonce, profile, frames, lease::registry::Speaker::Worker).unwrap();
             api.sessions.note_leased(&session, Duration::from_secs(20));
             let claiming =
                 tokio::spawn(claim(Arc::clone(&api), take(Arc::clone(&api), session.id, vec![queue], 1)));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::message::{Answer, Heartbeat};
-use lease::registry::{Input, WorkerView};
+use lease::registry::{Input, Speaker, WorkerView};
 use model::{Hold, Instant, QueueName, WorkerKey};
 use rpc::wire;
 use schedule::dispatch::SessionId;
@@ -70,6 +70,9 @@ pub(crate) enum RollEvent {
     Grant { grant: Grant, reply: oneshot::Sender<Vec<bool>> },
     /// What this registry asked the store for was done, or not.
     Done { registry: model::RegistryId, input: Box<Input> },
+    /// A stream is opened under this key by the process with this nonce: whether that may speak for it, and whether the key is
+    /// over.
+    MaySpeak { key: WorkerKey, nonce: model::Nonce, reply: oneshot::Sender<(Speaker, bool)> },
     /// Someone wants to see one worker, and some of the jobs it has bound.
     Show { key: WorkerKey, jobs_max: usize, reply: oneshot::Sender<Option<(WorkerView, Vec<Hold>)>> },
     /// A worker echoed a set id without waiting for its next heartbeat.

@@ -42,6 +42,7 @@ pub struct Metrics {
     pub(crate) muster: MusterMetrics,
     pub(crate) door: DoorMetrics,
     heartbeats: Family<BeatAnswer, Counter>,
+    pub(crate) key_conflicts: Counter,
     workers: Family<WorkerState, Gauge>,
     heartbeat_age: Gauge<f64, AtomicU64>,
     pub(crate) stalls: Counter,
@@ -141,6 +142,7 @@ impl Metrics {
             muster: MusterMetrics::default(),
             door: DoorMetrics::default(),
             heartbeats: Family::default(),
+            key_conflicts: Counter::default(),
             workers: Family::default(),
             heartbeat_age: Gauge::default(),
             stalls: Counter::default(),
@@ -223,6 +225,11 @@ impl Metrics {
         self.door.register(r);
         r.register("workers", "Workers by state", self.workers.clone());
         r.register("heartbeats", "Heartbeats by answer", self.heartbeats.clone());
+        r.register(
+            "worker_key_conflicts",
+            "Streams and heartbeats refused because another process has their worker key",
+            self.key_conflicts.clone(),
+        );
         r.register_with_unit(
             "heartbeat_age",
             "How long ago the active worker heard least was heard",

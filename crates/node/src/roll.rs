@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::clock_rule::RateError;
-use lease::message::{Answer, Generation, Heartbeat, LaterReason};
+use lease::message::{Answer, Generation, Heartbeat, InactiveReason, LaterReason};
 use lease::registry::{
     Input, Output, Registry, Restored, Row, StartResult, Terms, Ticket, Verdict, WorkerState,
 };
@@ -192,6 +192,11 @@ impl Roll {
                     self.registry.handle(now, *input);
                 }
             }
+            RollEvent::MaySpeak { key, nonce, reply } => {
+                let state = self.registry.worker(&key).map(|view| view.state);
+                let is_over = matches!(state, Some(WorkerState::Ended(_)));
+                let _ = reply.send((self.registry.speaker(&key, nonce), is_over));
+            }
             RollEvent::Show { key, jobs_max, reply } => {
                 let view = self.registry.worker(&key);
                 let _ = reply.send(view.map(|view| (view, self.registry.bound(&key, jobs_max))));
@@ -368,6 +373,9 @@ impl Roll {
         mut answer: Answer,
     ) -> Vec<dispatch::Input> {
         self.api.metrics.count_heartbeat(&answer);
+        if answer == (Answer::Inactive { why: InactiveReason::KeyTaken }) {
+            self.api.metrics.key_conflicts.inc();
+        }
         match &answer {
             Answer::Ok(_) => {}
             Answer::Inactive { why } => info!(worker = %key, why = why.sentence(), "heartbeat of a dead key"),
@@ -408,6 +416,10 @@ impl Roll {
                     let heartbeat = Some(heartbeat);
                     // A full outbox loses the answer: the worker asks again, and a mismatch puts it right.
                     session.offer(wire::ServerFrame { heartbeat, ..Default::default() });
+                }
+                // The registry knows whose key it is. One that it knows from a life before need not wait for its next heartbeat.
+                if matches!(answer, Answer::Ok(_) | Answer::Mismatch { .. }) {
+                    self.api.sessions.let_speak(&session);
                 }
                 news
             }
@@ -480,6 +492,7 @@ fn why_taken(start: StartResult) -> &'static str {
 #[cfg(test)]
 mod tests {
     use lease::message::Profile;
+    use lease::registry::Speaker;
     use model::{Clock as _, Nonce};
     use store::{Enlist, MemoryStore};
     use tokio::sync::mpsc;
@@ -507,7 +520,9 @@ mod tests {
         };
         roll.restore(now, vec![known]);
         let profile = Profile { stop_within: Some(Duration::from_secs(1)), ..Profile::default() };
-        let session = api.sessions.open(key, nonce, profile, mpsc::channel(4).0);
+        let frames = mpsc::channel(4).0;
+        let session =
+            api.sessions.open(key, nonce, profile, frames, Speaker::Worker).expect("the key is its own");
         (roll, now, session)
     }
 

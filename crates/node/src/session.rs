@@ -9,22 +9,26 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt as _, Stream, StreamExt as _};
-use lease::registry::Input;
-use model::{ErrorKind, Hold, Limits, Nonce, Outcome, Report, Retry};
+use lease::registry::{Input, Speaker};
+use model::{ErrorKind, Hold, Limits, Nonce, Outcome, Report, Retry, WorkerKey};
 use rpc::wire::{ServerFrame, WorkerFrame};
 use rpc::{ApiError, convert, lease_convert, wire};
 use store::Finished;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tonic::Status;
 use tracing::{debug, info, warn};
 
-use crate::api::{ANSWER_WAIT, Answer, Api, renewal_answers};
+use crate::api::{ANSWER_WAIT, Answer, Api, refuse_volatile, renewal_answers};
 use crate::event::{Event, Reply, RollEvent};
 use crate::sessions::{FRAMES_MAX, Session};
 
 /// Entries and bytes of frames kept at most while the store is busy; then the worker is held back by flow control.
 const GATHER_ENTRIES_MAX: usize = 10_000;
 const GATHER_BYTES_MAX: usize = 16 << 20;
+
+/// Entries and bytes kept at most of a stream of which nobody knows yet whether it speaks for its key: a frame or two.
+const UNHEARD_ENTRIES_MAX: usize = 2_000;
+const UNHEARD_BYTES_MAX: usize = 2 << 20;
 
 /// Pauses between tries while the store is in trouble.
 const STORE_PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -48,20 +52,18 @@ where
     let profile = lease_convert::profile(&hello)?;
     let queues = profile.queues.len();
     lease_convert::slots(first.credits)?;
-    if let Some(other) = api.sessions.of_worker(&worker)
-        && other.nonce != nonce
-        && !other.close.is_cancelled()
-    {
+    let (speaker, is_dead) = api.speaker(&worker, nonce).await?;
+    let (sender, outbox) = mpsc::channel(FRAMES_MAX);
+    let opened = api.sessions.open(worker.clone(), nonce, profile, sender, speaker);
+    let Ok(session) = opened else {
+        api.metrics.key_conflicts.inc();
+        warn!(%worker, "a stream is refused: another process has its worker key");
         return Err(ApiError::new(
             ErrorKind::WorkerInactive,
-            format!("worker key {worker} is in use by another process; take another key"),
+            format!("worker key {worker} is another process's; take another key"),
         ));
-    }
-
+    };
     // A dead key learns that from the answer to its heartbeat; until then it must not dry up queues by empty claims.
-    let is_dead = api.store.worker(&worker).await?.is_some_and(|known| known.ended.is_some());
-    let (sender, outbox) = mpsc::channel(FRAMES_MAX);
-    let session = api.sessions.open(worker, nonce, profile, sender);
     info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues, "worker connected");
     if !is_dead {
         api.tell(Event::Joined { session: session.id }).await;
@@ -87,8 +89,26 @@ where
     Ok(outbox)
 }
 
+impl Api {
+    /// Whether this process may speak for this key, and whether the key is over. The store knows workers that our registry does
+    /// not: those of other servers, and those that ended long ago.
+    async fn speaker(&self, worker: &WorkerKey, nonce: Nonce) -> Answer<(Speaker, bool)> {
+        let (reply, answer) = oneshot::channel();
+        let key = worker.clone();
+        self.tell(Event::Roll(RollEvent::MaySpeak { key, nonce, reply })).await;
+        let going_away = |_| ApiError::new(ErrorKind::Unavailable, "the server is going away");
+        let (speaker, is_over) = answer.await.map_err(going_away)?;
+        if speaker != Speaker::Unknown {
+            return Ok((speaker, is_over));
+        }
+        let Some(known) = self.store.worker(worker).await? else { return Ok((speaker, is_over)) };
+        Ok((Speaker::by_record(nonce, Some(known.worker.nonce)), known.ended.is_some()))
+    }
+}
+
 /// Reads frames and does what they ask. Signs of life are passed on as soon as they are read: they must not wait for a slow
-/// store behind the worker's own reports. The rest is gathered while the store is busy with what came before.
+/// store behind the worker's own reports. The rest is gathered while the store is busy with what came before, and while nobody
+/// knows whether this process speaks for its key.
 async fn serve<S>(api: &Api, session: &Arc<Session>, first: WorkerFrame, frames: &mut S) -> Answer<()>
 where
     S: Stream<Item = Result<WorkerFrame, Status>> + Send + Unpin,
@@ -99,6 +119,7 @@ where
     let mut work: Option<BoxFuture<'_, Answer<Next>>> = None;
     let mut answers_wait = pin!(None);
     loop {
+        let speaks = session.speaks();
         if work.is_none() {
             while is_open && !gathered.is_full() {
                 match frames.next().now_or_never() {
@@ -107,7 +128,13 @@ where
                     None => break,
                 }
             }
-            if gathered.has_work() {
+            if speaks && gathered.must_come_again {
+                return Err(ApiError::new(
+                    ErrorKind::Unavailable,
+                    "more was said than is kept before the first heartbeat is taken; come again",
+                ));
+            }
+            if speaks && gathered.has_work() {
                 work = Some(std::mem::take(&mut gathered).handle(api, session).boxed());
             } else if !is_open {
                 return Ok(());
@@ -116,6 +143,7 @@ where
         tokio::select! {
             biased;
             () = session.close.cancelled() => return Ok(()),
+            () = session.may_speak.cancelled(), if !speaks => {}
             next = async { work.as_mut().expect("there is work").await }, if work.is_some() => {
                 work = None;
                 match next? {
@@ -159,6 +187,8 @@ struct Gathered {
     progress: Vec<store::Progress>,
     leave: Option<wire::Leave>,
     bytes: usize,
+    /// Something was left out: the worker must say it again, on another stream.
+    must_come_again: bool,
 }
 
 impl Gathered {
@@ -175,6 +205,12 @@ impl Gathered {
             || !self.reports.is_empty()
             || !self.progress.is_empty()
             || self.leave.is_some()
+    }
+
+    /// Whether a worker that does not speak for its key yet has said so much that no more of it is kept.
+    fn is_more_than_unheard(&self) -> bool {
+        let entries = self.beats.len() + self.reports.len() + self.progress.len();
+        entries >= UNHEARD_ENTRIES_MAX || self.bytes >= UNHEARD_BYTES_MAX
     }
 
     /// Takes a frame: signs of life go on at once, the rest is kept.
@@ -207,11 +243,16 @@ impl Gathered {
             let (key, nonce) = (session.worker.clone(), session.nonce);
             api.tell_roll(Input::Bind { key, nonce, binds }).await;
         }
-        if let Some(set) = &frame.worker_set {
+        if !session.speaks() {
+            if self.is_more_than_unheard() {
+                self.must_come_again = true;
+                return Ok(());
+            }
+        } else if let Some(set) = &frame.worker_set {
             let (key, id) = (session.worker.clone(), lease_convert::set_from_wire(set));
             api.tell(Event::Roll(RollEvent::Echoed { key, id })).await;
         }
-        if frame.checked > 0 {
+        if frame.checked > 0 && session.speaks() {
             let (key, number) = (session.worker.clone(), frame.checked);
             api.tell(Event::Roll(RollEvent::Checked { key, number })).await;
         }
@@ -219,6 +260,9 @@ impl Gathered {
         for report in frame.reports {
             self.bytes += report.result.len() + report.error.len();
             let hold = convert::hold(&report.job, report.fence)?;
+            if session.nonce == Nonce::default() {
+                refuse_volatile([&hold])?;
+            }
             // A report that breaks a limit would break it again: the job ends here, with the reason.
             let report = convert::report(report, limits).unwrap_or_else(|invalid| {
                 let error = format!("the worker's report was refused: {invalid}");

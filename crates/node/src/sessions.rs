@@ -1,5 +1,8 @@
 //! The open sessions: where to send a worker's frames, and who serves which queue.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -7,6 +10,7 @@ use std::time::Duration;
 
 use lease::clock_rule::fits_exclusive;
 use lease::message::Profile;
+use lease::registry::Speaker;
 use model::{Limits, Nonce, QueueName, WorkerKey};
 use prometheus_client::metrics::gauge::Gauge;
 use rpc::wire::{Hold, ReportAnswer, ServerFrame, Stop};
@@ -40,6 +44,8 @@ pub(crate) struct Session {
     /// Fires when the session must end: the worker opened another one, is over, or the server is going away.
     pub(crate) close: CancellationToken,
     gate: Mutex<Gate>,
+    /// Fires when what it says may be believed: its process is known to have the key, or the key is nobody's that heartbeats.
+    pub(crate) may_speak: CancellationToken,
     /// Why its worker is to go, if that is nobody's wish.
     why_sent_away: OnceLock<String>,
     kept: Mutex<Kept>,
@@ -75,6 +81,10 @@ struct Gate {
 
 /// The worker is gone, or reads so slowly that it was given up.
 pub(crate) struct Gone;
+
+/// Another process has this key.
+#[derive(Debug)]
+pub(crate) struct KeyTaken;
 
 impl Session {
     /// Sends a frame, with what waits for one. A worker that takes none for a while loses its session: whoever
@@ -155,6 +165,11 @@ impl Session {
     /// Whether a worker lease covers what is sent here; otherwise each job has only its row's own.
     pub(crate) fn is_leased(&self) -> bool {
         self.gate().is_leased
+    }
+
+    /// Whether anything but its heartbeats may be believed.
+    pub(crate) fn speaks(&self) -> bool {
+        self.may_speak.is_cancelled()
     }
 
     /// Whether it may be given exclusive jobs.
@@ -251,6 +266,7 @@ pub(crate) struct Sessions {
 #[derive(Debug, Default)]
 struct Open {
     by_id: HashMap<SessionId, Arc<Session>>,
+    /// Those that speak for their keys: one for each.
     by_worker: HashMap<WorkerKey, SessionId>,
     by_queue: HashMap<QueueName, Servers>,
 }
@@ -268,25 +284,46 @@ impl Sessions {
         Sessions { next_id: AtomicU64::new(1), last_start: Arc::default(), open: Mutex::default(), gauge }
     }
 
-    /// Opens a session. A worker that is still believed to be here under the same key has reconnected: its old
-    /// session is closed. A second process that uses its key by mistake does not get that far: see `nonce`.
+    /// Opens a session. A worker that is still believed to be here under the same key has reconnected: its old session is
+    /// closed. A process of which nobody knows yet whether it has the key displaces nobody: see [`let_speak`](Self::let_speak).
+    /// One that never heartbeats would wait for that in vain, so it speaks unless the key is somebody's.
     pub(crate) fn open(
         &self,
         worker: WorkerKey,
         nonce: Nonce,
         profile: Profile,
         frames: Outgoing,
-    ) -> Arc<Session> {
+        speaker: Speaker,
+    ) -> Result<Arc<Session>, KeyTaken> {
+        let is_unknown = speaker == Speaker::Unknown;
         let session = self.insert(worker, nonce, profile, frames);
         let mut open = self.lock();
-        if let Some(old) = open.by_worker.insert(session.worker.clone(), session.id)
-            && let Some(old) = open.by_id.get(&old)
-        {
-            old.close.cancel();
+        let present = open.speaking_for(&session.worker);
+        let is_anothers =
+            present.is_some_and(|present| present.nonce != nonce && !present.close.is_cancelled());
+        if speaker == Speaker::Impostor || is_unknown && nonce == Nonce::default() && is_anothers {
+            drop(open);
+            self.close(session.id);
+            return Err(KeyTaken);
+        }
+        if !is_unknown || nonce == Nonce::default() {
+            open.let_speak(&session);
         }
         // Not before the old one was closed: what is numbered later is not sent over it.
         session.starts_before.store(self.last_start.load(Ordering::SeqCst), Ordering::SeqCst);
-        session
+        Ok(session)
+    }
+
+    /// The registry has taken a heartbeat on this stream: whoever else speaks for its key is another process, or its own older
+    /// stream.
+    pub(crate) fn let_speak(&self, session: &Arc<Session>) {
+        if session.speaks() {
+            return;
+        }
+        let mut open = self.lock();
+        if open.by_id.contains_key(&session.id) {
+            open.let_speak(session);
+        }
     }
 
     /// Opens the session of one unary claim. It leaves the worker's stream, if it has one, alone.
@@ -308,6 +345,7 @@ impl Sessions {
             profile,
             frames,
             close: CancellationToken::new(),
+            may_speak: CancellationToken::new(),
             gate: Mutex::default(),
             why_sent_away: OnceLock::new(),
             kept: Mutex::default(),
@@ -326,7 +364,9 @@ impl Sessions {
     /// The registry took a heartbeat on this stream and granted this lease. Answers the credits that waited for that, and
     /// whether it became fit or unfit for exclusive jobs.
     pub(crate) fn note_leased(&self, session: &Session, lease: Duration) -> (u32, bool) {
-        let is_fit = session.profile.stop_within.is_some_and(|within| fits_exclusive(lease, within));
+        // Without a nonce it cannot be told from another process that says its jobs have ended.
+        let is_fit = session.nonce != Nonce::default()
+            && session.profile.stop_within.is_some_and(|within| fits_exclusive(lease, within));
         let mut open = self.lock();
         let mut gate = session.gate();
         let is_news = gate.is_fit != is_fit && open.by_id.contains_key(&session.id);
@@ -366,8 +406,7 @@ impl Sessions {
 
     /// The session this worker is on now.
     pub(crate) fn of_worker(&self, worker: &WorkerKey) -> Option<Arc<Session>> {
-        let open = self.lock();
-        open.by_worker.get(worker).and_then(|id| open.by_id.get(id)).cloned()
+        self.lock().speaking_for(worker).cloned()
     }
 
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
@@ -389,93 +428,18 @@ impl Sessions {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_reconnecting_worker_replaces_its_old_session() {
-        let sessions = Sessions::new(Gauge::default());
-        let queue = QueueName::new("q").unwrap();
-        let worker = WorkerKey::new("w").unwrap();
-        let profile = Profile { queues: vec![queue.clone()], ..Profile::default() };
-        let open = || sessions.open(worker.clone(), Nonce::new(1), profile.clone(), mpsc::channel(1).0);
-        let (first, second) = (open(), open());
-        assert!(first.close.is_cancelled() && !second.close.is_cancelled());
-        assert_eq!(sessions.of_worker(&worker).map(|s| s.id), Some(second.id));
-        // The old stream's end comes late and must not hide the new session.
-        sessions.close(first.id);
-        assert_eq!(sessions.of_worker(&worker).map(|s| s.id), Some(second.id));
-        assert_eq!(sessions.workers_for(&queue, false), 1);
-        sessions.close(second.id);
-        assert_eq!((sessions.workers_for(&queue, false), sessions.count()), (0, 0));
+impl Open {
+    fn speaking_for(&self, worker: &WorkerKey) -> Option<&Arc<Session>> {
+        self.by_worker.get(worker).and_then(|id| self.by_id.get(id))
     }
 
-    /// A session, and what is sent over it.
-    fn session() -> (Arc<Session>, impl FnMut() -> Option<ServerFrame>) {
-        let (frames, mut outbox) = mpsc::channel(9);
-        let worker = WorkerKey::new("w").unwrap();
-        let sessions = Sessions::new(Gauge::default());
-        let session = sessions.open(worker, Nonce::new(1), Profile::default(), frames);
-        (session, move || outbox.try_recv().ok().map(|frame| frame.unwrap()))
-    }
-
-    fn answers(jobs: std::ops::Range<usize>) -> Vec<ReportAnswer> {
-        jobs.map(|job| ReportAnswer { job: job.to_string(), ..Default::default() }).collect()
-    }
-
-    #[tokio::test]
-    async fn answers_wait_for_the_next_frame_and_go_out_without_one() {
-        let (session, mut sent) = session();
-
-        assert!(session.flush().await.is_ok());
-        assert_eq!(sent(), None, "nothing waits");
-        assert!(session.keep_answers(&mut answers(0..2)));
-        assert_eq!(sent(), None, "they wait");
-        assert!(session.send(ServerFrame { check: 7, ..Default::default() }).await.is_ok());
-        assert_eq!(sent(), Some(ServerFrame { check: 7, reports: answers(0..2), ..Default::default() }));
-        assert!(session.flush().await.is_ok());
-        assert_eq!(sent(), None, "each goes out once");
-
-        assert!(session.keep_answers(&mut answers(2..KEPT_MAX)));
-        assert!(!session.keep_answers(&mut answers(0..3)), "there is no room for so many");
-        assert!(session.flush().await.is_ok());
-        assert_eq!(sent().unwrap().reports, answers(2..KEPT_MAX));
-
-        assert!(session.keep_answers(&mut answers(0..1)));
-        session.dismiss();
-        let goodbye = ServerFrame { goodbye: true, reports: answers(0..1), ..Default::default() };
-        assert_eq!(sent(), Some(goodbye));
-        assert!(session.close.is_cancelled());
-    }
-
-    #[tokio::test]
-    async fn what_may_be_forgotten_goes_with_whatever_is_sent_next() {
-        let (session, mut sent) = session();
-        let holds = |count: usize| vec![Hold { job: "j".to_owned(), fence: 1 }; count];
-
-        session.keep_forgets(holds(2).into_iter());
-        assert!(session.flush().await.is_ok());
-        assert_eq!(sent(), None, "nothing is sent on its account");
-        session.offer(ServerFrame { check: 7, ..Default::default() });
-        assert_eq!(sent(), Some(ServerFrame { check: 7, forget: holds(2), ..Default::default() }));
-        session.keep_forgets(holds(1).into_iter());
-        assert!(session.send(ServerFrame::default()).await.is_ok());
-        assert_eq!(sent(), Some(ServerFrame { forget: holds(1), ..Default::default() }));
-        session.keep_forgets(holds(KEPT_MAX + 1).into_iter());
-        assert_eq!(sent().unwrap().forget.len(), KEPT_MAX + 1, "unless there are many");
-    }
-
-    /// A later life of the server waits only for the longest lease that it grants itself.
-    #[test]
-    fn a_worker_that_was_promised_more_gets_no_volatile_jobs() {
-        let sessions = Sessions::new(Gauge::default());
-        let worker = WorkerKey::new("w").unwrap();
-        let session = sessions.open(worker, Nonce::new(1), Profile::default(), mpsc::channel(1).0);
-        assert!(!session.is_mustered(), "the muster has not said so");
-        session.set_mustered(true);
-        assert!(session.is_mustered());
-        session.set_promised_more(true);
-        assert!(!session.is_mustered());
+    fn let_speak(&mut self, session: &Arc<Session>) {
+        if let Some(old) = self.by_worker.insert(session.worker.clone(), session.id)
+            && old != session.id
+            && let Some(old) = self.by_id.get(&old)
+        {
+            old.close.cancel();
+        }
+        session.may_speak.cancel();
     }
 }

@@ -29,6 +29,7 @@ fn no_law_is_broken() {
         ("take-overs", stats.take_overs),
         ("redirects", stats.redirects),
         ("answers of servers that are not sure", stats.unsure_answers),
+        ("usurpers refused", stats.usurpers_refused),
     ] {
         assert!(count > 100, "{what}: {count}");
     }
@@ -167,6 +168,8 @@ caught_by! {
     an_unknown_worker_called_dead_is_caught: StrangersAreDead anywhere by "double_judge";
     a_take_over_that_was_done_and_forgotten_is_caught:
         FailedTakeOverForgotten anywhere by "running_twice";
+    a_stream_believed_under_its_key_alone_is_caught:
+        AnyNonceSpeaks anywhere by "reported_while_running" | "running_twice" | "stale_write_accepted";
 }
 
 /// Other laws notice many bugs before harm is done. Here nobody else is asked: without each of these rules what the law forbids
@@ -191,5 +194,6 @@ leads_to! {
     a_hold_extended_by_a_former_owner_lets_a_job_run_twice: ExclusiveHoldWhenNotOurs at_the_edge "running_twice";
     a_take_over_without_waiting_lets_a_job_run_twice: TakesOverWithoutWaiting at_the_edge "running_twice";
     a_take_over_that_is_not_certain_lets_a_job_run_twice: FailedTakeOverForgotten anywhere "running_twice";
+    a_stream_believed_under_its_key_alone_lets_a_job_run_twice: AnyNonceSpeaks anywhere "running_twice";
     an_unknown_worker_called_dead_costs_it_its_jobs: StrangersAreDead anywhere "healthy_worker_reaped";
 }

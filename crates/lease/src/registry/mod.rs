@@ -31,6 +31,7 @@ mod owned;
 mod refused;
 mod restore;
 mod rules;
+mod speaker;
 mod stall;
 mod stops;
 mod succession;
@@ -46,6 +47,7 @@ pub use self::io::{
 };
 pub use self::machine::Registry;
 pub use self::mutation::Mutation;
+pub use self::speaker::Speaker;
 pub use self::stops::STOPS_MAX;
 
 /// Most holds in one [`Output::Check`].

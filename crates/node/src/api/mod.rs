@@ -7,7 +7,7 @@ mod volatile;
 mod work;
 mod workers;
 
-pub(crate) use work::{CLAIM_BYTES_MAX, renewal_answers};
+pub(crate) use work::{CLAIM_BYTES_MAX, refuse_volatile, renewal_answers};
 
 use std::sync::Arc;
 use std::time::Duration;

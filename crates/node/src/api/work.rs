@@ -350,9 +350,9 @@ impl Api {
     }
 }
 
-/// Nobody who makes single calls was ever given a volatile job. Its worker is believed even if nothing is known of the job, and
+/// Nobody who makes single calls, or has no nonce, was ever given a volatile job. Its worker is believed even if nothing is known of the job, and
 /// so must not be anyone.
-fn refuse_volatile<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Answer<()> {
+pub(crate) fn refuse_volatile<'a>(holds: impl IntoIterator<Item = &'a Hold>) -> Answer<()> {
     let Some(hold) = holds.into_iter().find(|hold| hold.job.is_volatile()) else { return Ok(()) };
     Err(ApiError::new(
         ErrorKind::Refused,

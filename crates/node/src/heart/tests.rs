@@ -1,6 +1,7 @@
 //! The heart in turns: what it claims, and what becomes of what it claimed.
 
 use bytes::Bytes;
+use lease::registry::Speaker;
 use model::{ClientId, Job, JobId, Kind, NewJob, Nonce, State, WallTime, WorkerKey};
 use schedule::dispatch::Input;
 use store::{EnqueueBatch, JobStore as _, MemoryStore};
@@ -40,7 +41,8 @@ impl Scene {
             stop_within: Some(Duration::from_secs(1)),
             ..Default::default()
         };
-        let session = api.sessions.open(WorkerKey::new("w").unwrap(), Nonce::new(1), profile, frames);
+        let (key, nonce) = (WorkerKey::new("w").unwrap(), Nonce::new(1));
+        let session = api.sessions.open(key, nonce, profile, frames, Speaker::Worker).unwrap();
         let mut heart = Heart::new(api);
         heart.dispatch(Input::Joined { session: session.id, queues: vec![queue] });
         Scene { heart, store, inbox, session, outbox }

@@ -108,6 +108,7 @@ pub(super) fn turned_away(turned_away: &TurnedAway) -> String {
 #[cfg(test)]
 mod tests {
     use lease::message::Profile;
+    use lease::registry::Speaker;
     use model::Nonce;
     use prometheus_client::metrics::gauge::Gauge;
     use tokio::sync::mpsc;
@@ -119,7 +120,8 @@ mod tests {
     fn a_healthy_worker_that_gets_no_volatile_jobs_yet_is_told_apart() {
         let key = WorkerKey::new("w").unwrap();
         let sessions = Sessions::new(Gauge::default());
-        let session = sessions.open(key.clone(), Nonce::new(1), Profile::default(), mpsc::channel(1).0);
+        let (nonce, frames) = (Nonce::new(1), mpsc::channel(1).0);
+        let session = sessions.open(key.clone(), nonce, Profile::default(), frames, Speaker::Worker).unwrap();
         let healthy = WorkerStatus {
             key,
             health: Health::Healthy,

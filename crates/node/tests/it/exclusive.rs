@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use crate::frames::{Stream, completed, enqueue};
 use crate::support::Server;
 
-const NONCE: u64 = 7;
+pub(crate) const NONCE: u64 = 7;
 
 /// A worker on a stream that heartbeats by hand.
-struct ByHand {
-    stream: Stream,
+pub(crate) struct ByHand {
+    pub(crate) stream: Stream,
     key: &'static str,
     token: String,
     beats: u64,
@@ -24,20 +24,29 @@ struct ByHand {
 
 impl ByHand {
     /// One that says it can stop a job within this time, or that it cannot.
-    async fn join(server: &Server, key: &'static str, stop_within: Option<Duration>, credits: u32) -> ByHand {
-        let hello = wire::Hello {
-            worker: key.to_owned(),
-            queues: vec!["q".to_owned()],
-            slots: 8,
-            nonce: NONCE,
-            stop_within_ms: stop_within.map(|within| within.as_millis() as i64),
-            ..Default::default()
-        };
+    pub(crate) async fn join(
+        server: &Server,
+        key: &'static str,
+        stop_within: Option<Duration>,
+        credits: u32,
+    ) -> ByHand {
+        let hello = ByHand::hello(key, NONCE, stop_within);
         let stream = Stream::open_with(server, hello, credits).await;
         let mut worker = ByHand { stream, key, token: String::new(), beats: 0, held: Vec::new(), change: 0 };
         let answer = worker.beat().await;
         assert_eq!(answer.answer, "ok");
         worker
+    }
+
+    pub(crate) fn hello(key: &str, nonce: u64, stop_within: Option<Duration>) -> wire::Hello {
+        wire::Hello {
+            worker: key.to_owned(),
+            queues: vec!["q".to_owned()],
+            slots: 8,
+            nonce,
+            stop_within_ms: stop_within.map(|within| within.as_millis() as i64),
+            ..Default::default()
+        }
     }
 
     async fn beat(&mut self) -> wire::HeartbeatAnswer {
@@ -59,7 +68,7 @@ impl ByHand {
     }
 
     /// Takes the next job and binds it; answers when the server says that the bind stands.
-    async fn take(&mut self) -> wire::Assignment {
+    pub(crate) async fn take(&mut self) -> wire::Assignment {
         let job = self.stream.assignment().await;
         let hold = Hold { job: job.job.parse().expect("an id"), fence: Fence::new(job.fence) };
         self.change += 1;
@@ -82,17 +91,17 @@ impl ByHand {
     }
 }
 
-const FIT: Option<Duration> = Some(Duration::from_secs(6));
+pub(crate) const FIT: Option<Duration> = Some(Duration::from_secs(6));
 /// Three heartbeats of 4 s and this are more than the lease of 20 s.
 const TOO_SLOW: Option<Duration> = Some(Duration::from_millis(8_001));
 
-async fn set_exclusive(server: &Server, exclusive: bool) -> wire::Queue {
+pub(crate) async fn set_exclusive(server: &Server, exclusive: bool) -> wire::Queue {
     let request =
         wire::SetQueueRequest { name: "q".to_owned(), exclusive: Some(exclusive), ..Default::default() };
     server.client.set_queue(request).await.expect("the queue is set")
 }
 
-async fn state(server: &Server, job: &wire::Assignment) -> wire::Job {
+pub(crate) async fn state(server: &Server, job: &wire::Assignment) -> wire::Job {
     server.client.get(wire::GetJobRequest { id: job.job.clone() }).await.expect("the job is there")
 }
 

@@ -34,15 +34,24 @@ impl Stream {
     }
 
     pub(crate) async fn open_with(server: &Server, hello: wire::Hello, credits: u32) -> Stream {
+        let first = WorkerFrame { hello: Some(hello), credits, ..Default::default() };
+        Stream::try_open(server, first).await.expect("the session opens")
+    }
+
+    /// One that begins with this frame, unless it is refused.
+    pub(crate) async fn try_open(server: &Server, first: WorkerFrame) -> Result<Stream, tonic::Status> {
         let mut client = WorkClient::connect(server.url()).await.expect("the server listens");
         let (frames, outgoing) = mpsc::channel(16);
-        frames
-            .send(WorkerFrame { hello: Some(hello), credits, ..Default::default() })
-            .await
-            .expect("the stream is open");
-        let answers =
-            client.session(ReceiverStream::new(outgoing)).await.expect("the session opens").into_inner();
-        Stream { frames, answers }
+        frames.send(first).await.expect("the stream is open");
+        let answers = client.session(ReceiverStream::new(outgoing)).await?.into_inner();
+        Ok(Stream { frames, answers })
+    }
+
+    /// Says nothing more, and returns when the server has done what was said and ended it.
+    pub(crate) async fn close(self) {
+        let Stream { frames, answers } = self;
+        drop(frames);
+        Stream { frames: mpsc::channel(1).0, answers }.ended().await;
     }
 
     pub(crate) async fn hear<T>(&mut self, mut wanted: impl FnMut(ServerFrame) -> Option<T>) -> T {

@@ -9,6 +9,7 @@ mod clock_steps;
 mod curl;
 mod draining;
 mod exclusive;
+mod foreign_keys;
 mod frames;
 mod gated;
 mod going_away;

@@ -17,7 +17,7 @@ use crate::frames::{Stream, completed};
 use crate::support::Server;
 
 /// Whoever has to wait for the safe wait of 21 s is noticed: nobody here is so patient.
-async fn start() -> Server {
+pub(crate) async fn start() -> Server {
     start_with(VolatileConfig::default()).await
 }
 
@@ -101,13 +101,13 @@ impl Survivor {
     }
 
     /// Comes to another server with all that it has.
-    async fn come_back(&mut self, server: &Server, credits: u32) {
+    pub(crate) async fn come_back(&mut self, server: &Server, credits: u32) {
         self.stream = Stream::open_with(server, Survivor::hello(self.key), credits).await;
         self.beat().await;
     }
 
     /// A heartbeat that is taken, at the second try if need be.
-    async fn beat(&mut self) {
+    pub(crate) async fn beat(&mut self) {
         for _ in 0..2 {
             let answer = self.heartbeat().await;
             if answer.answer == "ok" {

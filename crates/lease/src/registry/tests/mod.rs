@@ -14,6 +14,7 @@ mod owned;
 mod peer;
 mod properties;
 mod restart;
+mod speaking;
 mod stopping;
 mod succession;
 mod synced;

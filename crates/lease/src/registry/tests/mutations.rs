@@ -4,7 +4,7 @@ use std::panic;
 
 use super::{
     Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, memoryless, owned, restart,
-    stopping, succession, synced, take_over, verification, volatile,
+    speaking, stopping, succession, synced, take_over, verification, volatile,
 };
 use crate::registry::Mutation;
 
@@ -40,6 +40,8 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
                 "second_process_is_told_while_the_first_joins",
                 "early_bind_of_somebody_else_is_ignored",
                 "leave_with_another_nonce_changes_nothing",
+                "worker_speaks_for_its_key_and_nobody_else_does",
+                "restored_worker_speaks_before_it_was_heard",
             ],
         ),
         (EndedIsRevived, &["heartbeat_after_the_end_is_inactive"]),
@@ -161,6 +163,7 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         memoryless::CASES,
         owned::CASES,
         restart::CASES,
+        speaking::CASES,
         stopping::CASES,
         succession::CASES,
         synced::CASES,

@@ -44,6 +44,8 @@ pub(super) enum Event {
     Fault(usize),
     /// A lasting fault ends.
     Heal(Heal),
+    /// Somebody uses the key of a worker.
+    Usurp,
     /// The faults are over.
     Calm,
     /// Somebody looks whether all is done.

@@ -37,6 +37,7 @@ mod server;
 mod setup;
 mod stats;
 mod succession;
+mod usurper;
 mod vigil;
 mod worker;
 mod workload;

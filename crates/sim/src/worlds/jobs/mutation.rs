@@ -87,6 +87,8 @@ pub enum Mutation {
     StrangersAreDead,
     /// A server takes a take-over whose outcome it does not know for refused.
     FailedTakeOverForgotten,
+    /// A server believes whatever is said on a stream under a worker's key, whoever opened it.
+    AnyNonceSpeaks,
 }
 
 /// What a bug is in.
@@ -102,7 +104,7 @@ enum Place {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 41] = {
+    pub const ALL: [Mutation; 42] = {
         use Mutation::*;
         [
             ExpiresMovesEarlier,
@@ -146,6 +148,7 @@ impl Mutation {
             EnlistByGoneRegistry,
             StrangersAreDead,
             FailedTakeOverForgotten,
+            AnyNonceSpeaks,
         ]
     };
 
@@ -193,6 +196,7 @@ impl Mutation {
             Mutation::EnlistByGoneRegistry => "enlist_by_gone_registry",
             Mutation::StrangersAreDead => "strangers_are_dead",
             Mutation::FailedTakeOverForgotten => "failed_take_over_forgotten",
+            Mutation::AnyNonceSpeaks => "any_nonce_speaks",
         }
     }
 
@@ -246,7 +250,8 @@ impl Mutation {
             Mutation::TimersBeforeInbox
             | Mutation::EveryoneIsFit
             | Mutation::StrangersAreDead
-            | Mutation::FailedTakeOverForgotten => Server,
+            | Mutation::FailedTakeOverForgotten
+            | Mutation::AnyNonceSpeaks => Server,
             Mutation::LateAckAccepted => Ledger(ledger::Mutation::LateAckAccepted),
             Mutation::StartsUnchecked => Ledger(ledger::Mutation::StartsUnchecked),
             Mutation::RetireAskedOnce => Registry(registry::Mutation::RetireAskedOnce),

@@ -35,6 +35,11 @@ impl Runs {
         self.live.iter().filter(move |(_, it)| *it == key).map(|(hold, _)| *hold)
     }
 
+    /// Whatever runs, and the key it was started under.
+    pub(super) fn all(&self) -> impl Iterator<Item = (Hold, WorkerKey)> + '_ {
+        self.live.iter().map(|(hold, key)| (*hold, key.clone()))
+    }
+
     /// When the last run of this job ended, if there was one.
     pub(super) fn ended_at(&self, job: JobId) -> Option<Time> {
         self.ended.get(&job).copied()

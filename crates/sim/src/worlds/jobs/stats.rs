@@ -33,6 +33,10 @@ pub struct Stats {
     pub succeeded: u64,
     /// Faults that struck.
     pub faults: u64,
+    /// Streams that somebody opened under the key of a worker that ran something.
+    pub usurpations: u64,
+    /// Those that a server refused or did not believe; the others it did not read.
+    pub usurpers_refused: u64,
     /// Registries that went to another server, and had workers.
     pub take_overs: u64,
     /// For each of these whose server was gone while nothing was wrong with the others or the store: from the last beat at
@@ -78,6 +82,8 @@ impl Stats {
         self.cancelled += other.cancelled;
         self.buried += other.buried;
         self.claims += other.claims;
+        self.usurpations += other.usurpations;
+        self.usurpers_refused += other.usurpers_refused;
         self.starts += other.starts;
         self.heartbeats += other.heartbeats;
         self.stale_reports += other.stale_reports;

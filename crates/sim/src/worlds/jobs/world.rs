@@ -14,6 +14,7 @@ use super::outside::{Declared, HowDeclared, Outside};
 use super::server::{Server, ServerInput};
 use super::setup::{SERVERS, Setup, server_node, worker_at, worker_node};
 use super::stats::Stats;
+use super::usurper::Usurper;
 use super::worker::{Worker, WorkerInput};
 use super::workload::Workload;
 use crate::law::Violation;
@@ -30,6 +31,7 @@ pub(super) struct World<'a> {
     pub(super) guardians: BTreeMap<GuardianId, Guardian>,
     pub(super) chaos: Chaos,
     pub(super) workload: Workload,
+    pub(super) usurper: Usurper,
     pub(super) calm: Option<Calm>,
 }
 
@@ -39,6 +41,7 @@ impl<'a> World<'a> {
         let setup = &outside.setup;
         let chaos = Chaos::new(setup);
         let workload = Workload::new(setup);
+        let mut usurper = Usurper::new(setup);
         for index in 0..SERVERS {
             outside.queue.push(Time::ZERO, Event::Start(server_node(index)));
         }
@@ -50,6 +53,9 @@ impl<'a> World<'a> {
         }
         outside.queue.push(Time::from_millis(100), Event::Enqueue);
         outside.queue.push(Time::from_millis(2_000), Event::Operate);
+        if let Some(pause) = usurper.until_next() {
+            outside.queue.push(Time::from_millis(1_000) + pause, Event::Usurp);
+        }
         outside.queue.push(Time::ZERO + outside.setup.faults_last, Event::Calm);
         World {
             servers: (0..SERVERS).map(|index| Server::new(index, &outside)).collect(),
@@ -58,6 +64,7 @@ impl<'a> World<'a> {
             outside,
             chaos,
             workload,
+            usurper,
             calm: None,
         }
     }
@@ -161,6 +168,7 @@ impl<'a> World<'a> {
             Event::Operate => self.operate(),
             Event::Fault(number) => self.strike(number),
             Event::Heal(heal) => self.heal(heal),
+            Event::Usurp => self.usurp(),
             Event::Calm => self.calm_down(),
             Event::Look => self.look(),
         }
@@ -178,6 +186,7 @@ impl<'a> World<'a> {
             Arrival::Message { connection, to, message } => {
                 self.note(&[7, connection.0, message_word(&message)]);
                 match worker_at(to) {
+                    Some(_) if self.is_usurpers(connection, Some(&message)) => {}
                     Some(index) => match self.guardian_on(connection) {
                         Some(id) => self.tell_guardian(id, [GuardianInput::Heard(connection, message)]),
                         None => {
@@ -194,6 +203,7 @@ impl<'a> World<'a> {
             Arrival::Broken { connection, to } => {
                 self.note(&[8, connection.0]);
                 match worker_at(to) {
+                    Some(_) if self.is_usurpers(connection, None) => {}
                     Some(index) => match self.guardian_on(connection) {
                         Some(id) => self.tell_guardian(id, [GuardianInput::Broken(connection)]),
                         None => {

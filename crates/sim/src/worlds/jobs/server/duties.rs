@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use lease::ledger::ReportAnswer;
-use lease::message::{Answer, Heartbeat, LaterReason, Leave, Stop, StopOrder};
+use lease::message::{Answer, Heartbeat, LaterReason, Leave, Profile, Stop, StopOrder};
 use lease::ownership;
-use lease::registry::{self, Enlisted, HoldStanding, Retired};
+use lease::registry::{self, Enlisted, HoldStanding, Retired, Speaker};
 use model::{Fence, Hold, Instant, Nonce, QueueName, RegistryId, State, WorkerKey};
 use schedule::dispatch::{self, SessionId};
 use schedule::upkeep::{self, Duty};
@@ -56,6 +56,7 @@ pub(in super::super) enum Then {
     Beaten { connection: ConnectionId, holds: Vec<Hold>, began: Instant },
     LookedUp { connection: ConnectionId, number: u64, beat: Box<Heartbeat> },
     OwnerFound { connection: ConnectionId, key: WorkerKey, nonce: Nonce, leave: Leave },
+    Hailed { connection: ConnectionId, key: WorkerKey, nonce: Nonce, profile: Profile },
 }
 
 impl Then {
@@ -241,6 +242,16 @@ impl Heart {
                 };
                 self.send(moment, connection, Told { heartbeat: Some((number, answer)), ..Told::default() });
             }
+            (Then::Hailed { connection, key, nonce, profile }, Reply::Worker(known)) => {
+                if !self.hailing.remove(&connection) {
+                    return;
+                }
+                let here = self.registry().map_or(Speaker::Unknown, |registry| registry.speaker(&key, nonce));
+                let on_record = known.map(|known| known.worker.nonce);
+                let speaker =
+                    if here == Speaker::Unknown { Speaker::by_record(nonce, on_record) } else { here };
+                self.welcome(moment, connection, (key, nonce, profile), speaker);
+            }
             (Then::OwnerFound { connection, key, nonce, leave }, Reply::Worker(known)) => {
                 let is_known = self.registry().is_some_and(|registry| registry.knows(&key));
                 match self.standing(now, known) {
@@ -300,7 +311,9 @@ impl Heart {
             }
             Then::Reported { connection, .. }
             | Then::Noted { connection, .. }
-            | Then::OwnerFound { connection, .. } => {
+            | Then::OwnerFound { connection, .. }
+            | Then::Hailed { connection, .. } => {
+                self.hailing.remove(&connection);
                 self.hang_up(moment, connection);
             }
             Then::LookedUp { connection, number, .. } => {

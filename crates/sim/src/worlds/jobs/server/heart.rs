@@ -1,6 +1,6 @@
 //! The heart of a server: one place that feeds the pure machines and does what they say.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lease::message::{Answer, StopOrder};
@@ -42,6 +42,8 @@ pub(super) struct Heart {
     pub(super) strays: Strays,
     /// When we are gone, once we were asked to go.
     pub(super) gone_at: Option<Instant>,
+    /// Who said hello and waits for the store to say whose key that is.
+    pub(super) hailing: BTreeSet<ConnectionId>,
     queues: Vec<QueueName>,
     poll_at: Option<Instant>,
     /// The wall clock's steps that were noticed.
@@ -70,6 +72,7 @@ impl Heart {
             strays: Strays::new(strays, setup.stray_starts),
             gone_at: None,
             queues: setup.queues.clone(),
+            hailing: BTreeSet::new(),
             poll_at: Some(Instant::ZERO),
             wall_steps: 0,
         }
@@ -188,6 +191,9 @@ impl Heart {
                     _ => {}
                 }
                 if let Some(connection) = waiting.connection {
+                    if matches!(answer, Answer::Ok(_) | Answer::Mismatch { .. }) {
+                        self.sessions.let_speak(connection);
+                    }
                     self.release_credits(moment, connection, &key);
                     let heartbeat = Some((waiting.number, answer));
                     let told = Told { heartbeat, by_owner: waiting.by_owner, ..Told::default() };

@@ -21,6 +21,8 @@ pub(super) struct Session {
     pub(super) connection: ConnectionId,
     pub(super) key: WorkerKey,
     pub(super) nonce: Nonce,
+    /// Its process is known to have the key: more than its heartbeats may be believed.
+    pub(super) may_speak: bool,
     profile: Profile,
     /// It can stop a job for certain, and its lease is long enough for that.
     is_fit: bool,
@@ -63,12 +65,13 @@ impl Sessions {
         key: WorkerKey,
         nonce: Nonce,
         profile: Profile,
+        may_speak: bool,
     ) -> &Session {
         self.opened += 1;
         let id = SessionId(self.opened);
         self.by_id.insert(id, connection);
         self.by_key.entry(key.clone()).or_default().push(connection);
-        let session = Session { id, connection, key, nonce, profile, is_fit: false, held_back: 0 };
+        let session = Session { id, connection, key, nonce, may_speak, profile, is_fit: false, held_back: 0 };
         self.by_connection.entry(connection).insert_entry(session).into_mut()
     }
 
@@ -92,6 +95,13 @@ impl Sessions {
             }
         }
         Some(session)
+    }
+
+    /// A heartbeat was taken on this connection: its process has the key.
+    pub(super) fn let_speak(&mut self, connection: ConnectionId) {
+        if let Some(session) = self.by_connection.get_mut(&connection) {
+            session.may_speak = true;
+        }
     }
 
     /// A worker that is not known to be alive has so many free slots.

@@ -1,8 +1,8 @@
 //! What workers, clients and operators say to a server, and how it answers them.
 
 use lease::ledger::Transmit;
-use lease::message::{Heartbeat, Leave};
-use lease::registry::{self, Ticket, WorkerState};
+use lease::message::{Heartbeat, Leave, Profile};
+use lease::registry::{self, Speaker, Ticket, WorkerState};
 use model::{Hold, Nonce, WorkerKey};
 use schedule::dispatch;
 use store::Progress;
@@ -23,7 +23,10 @@ impl Heart {
     pub(super) fn hear(&mut self, moment: &mut Moment<'_, '_>, input: ServerInput) {
         match input {
             ServerInput::Heard(connection, message) => self.hear_worker(moment, connection, message),
-            ServerInput::Broken(connection) => self.end_session(moment, connection),
+            ServerInput::Broken(connection) => {
+                self.hailing.remove(&connection);
+                self.end_session(moment, connection);
+            }
             ServerInput::Answered(registry, then, reply) => self.answered(moment, registry, then, reply),
             ServerInput::Enqueue(batch) => {
                 let then = Then::Enqueued(Box::new(batch.clone()));
@@ -96,19 +99,21 @@ impl Heart {
     fn hear_worker(&mut self, moment: &mut Moment<'_, '_>, connection: ConnectionId, message: Message) {
         match message {
             Message::Hello { key, nonce, profile } => {
-                let Some(generation) = self.roll.as_ref().map(Roll::generation) else {
-                    return moment.outside.close(connection, Side::Acceptor);
-                };
-                let session = self.sessions.open(connection, key, nonce, profile);
-                let queues = session.open_queues(&moment.outside.setup.exclusive);
-                let joined = dispatch::Input::Joined { session: session.id, queues };
-                self.dispatcher.handle(moment.now, joined);
-                let welcome = Message::Welcome { generation };
-                moment.outside.send(connection, Side::Acceptor, welcome);
+                match self.registry().map(|registry| registry.speaker(&key, nonce)) {
+                    None => moment.outside.close(connection, Side::Acceptor),
+                    // Whom this registry does not know the store may.
+                    Some(Speaker::Unknown) => {
+                        self.hailing.insert(connection);
+                        let call = Call::Worker(key.clone());
+                        moment.call(call, Then::Hailed { connection, key, nonce, profile });
+                    }
+                    Some(speaker) => self.welcome(moment, connection, (key, nonce, profile), speaker),
+                }
             }
             Message::Said(said) => {
                 if let Some(session) = self.sessions.on(connection).cloned() {
-                    self.hear_frame(moment, &session, *said);
+                    let said = if session.may_speak { *said } else { only_signs_of_life(*said) };
+                    self.hear_frame(moment, &session, said);
                 }
             }
             Message::Leave { key, nonce, leave } => {
@@ -128,6 +133,30 @@ impl Heart {
                 unreachable!("servers say that")
             }
         }
+    }
+
+    /// Opens a session for a process that may have this key.
+    pub(super) fn welcome(
+        &mut self,
+        moment: &mut Moment<'_, '_>,
+        connection: ConnectionId,
+        (key, nonce, profile): (WorkerKey, Nonce, Profile),
+        speaker: Speaker,
+    ) {
+        let Some(generation) = self.roll.as_ref().map(Roll::generation) else {
+            return moment.outside.close(connection, Side::Acceptor);
+        };
+        let believes_all = moment.outside.setup.mutation == Some(Mutation::AnyNonceSpeaks);
+        if speaker == Speaker::Impostor && !believes_all {
+            moment.outside.stats.usurpers_refused += 1;
+            return moment.outside.close(connection, Side::Acceptor);
+        }
+        let may_speak = speaker == Speaker::Worker || believes_all;
+        let session = self.sessions.open(connection, key, nonce, profile, may_speak);
+        let queues = session.open_queues(&moment.outside.setup.exclusive);
+        let joined = dispatch::Input::Joined { session: session.id, queues };
+        self.dispatcher.handle(moment.now, joined);
+        moment.outside.send(connection, Side::Acceptor, Message::Welcome { generation });
     }
 
     /// The parts of a frame, in the order that is safe: notes before reports of the same job.
@@ -199,6 +228,9 @@ impl Heart {
         connection: ConnectionId,
         key: &WorkerKey,
     ) {
+        if !self.sessions.on(connection).is_some_and(|session| session.may_speak) {
+            return;
+        }
         let Some(view) = self.registry().and_then(|registry| registry.worker(key)) else { return };
         if !matches!(view.state, WorkerState::Active | WorkerState::Unsynced) {
             return;
@@ -237,4 +269,11 @@ impl Heart {
         self.roll.as_mut()?.tickets.insert(ticket, waiting);
         Some(ticket)
     }
+}
+
+/// What may be taken of a process before anybody knows whether it has its key: its credits wait. A worker says nothing else
+/// before it is known.
+fn only_signs_of_life(said: Transmit) -> Transmit {
+    let Transmit { credits, heartbeat, binds, .. } = said;
+    Transmit { credits, heartbeat, binds, ..Transmit::default() }
 }
