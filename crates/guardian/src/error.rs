@@ -33,7 +33,10 @@ pub enum LaunchError {
         /// What is possible.
         bytes_max: usize,
     },
-    /// The guardian is gone.
+    /// The guardian is gone, and was before it could be asked: the program was certainly not started.
+    #[error("the guardian is gone")]
+    NoGuardian,
+    /// The guardian has ended since it was asked. The program may have run, and may be what ended it.
     #[error(transparent)]
     GuardianLost(#[from] GuardianLost),
 }

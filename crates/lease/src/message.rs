@@ -201,7 +201,7 @@ pub enum StopOrder {
 pub struct Leave {
     /// Nothing that it ran under this key runs any more. Otherwise its leave is silence.
     pub all_stopped: bool,
-    /// Its process died; its guardian says so.
+    /// Its process died and its guardian says so, or its guardian died and the process does. What it still holds is lost.
     pub crashed: bool,
     /// For how long nothing exclusive has run under this key.
     pub stopped_for: Duration,

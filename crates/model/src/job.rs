@@ -298,7 +298,7 @@ impl NewJob {
 }
 
 /// The error text of a job whose holder fell silent.
-pub const LOST_REASON: &str = "worker lease expired";
+pub const LOST_REASON: &str = "its worker was lost";
 
 /// Where a failed or lost job goes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -45,7 +45,7 @@ pub enum HolderEnd {
     Succeeded = 3,
     /// It stopped pinging.
     Silent = 4,
-    /// Its process died, and its guardian stopped what it had left running.
+    /// Its process or its guardian died, and the other one made sure that nothing of it runs any more.
     Crashed = 5,
 }
 
@@ -69,7 +69,7 @@ impl HolderEnd {
             HolderEnd::Kicked => "it was kicked",
             HolderEnd::Succeeded => "its lease lapsed and it went on under a new key",
             HolderEnd::Silent => "it stopped pinging",
-            HolderEnd::Crashed => "its process died; its guardian stopped its jobs",
+            HolderEnd::Crashed => "its process or its guardian died; what it ran was stopped",
         }
     }
 

@@ -321,7 +321,11 @@ impl Gathered {
                 answers.iter().map(|(hold, answer)| convert::report_answer(*hold, answer)).collect();
         }
         if let Some(leave) = &self.leave {
-            let words = lease::message::Leave { all_stopped: leave.all_stopped, ..Default::default() };
+            let words = lease::message::Leave {
+                all_stopped: leave.all_stopped,
+                crashed: leave.crashed,
+                ..Default::default()
+            };
             api.leave_own(worker.clone(), session.nonce, words).await?;
             answer.left = true;
         }

@@ -37,7 +37,9 @@ pub(crate) fn worker_frame(transmit: Transmit) -> wire::WorkerFrame {
             })
             .collect(),
         // The stream says whose it is.
-        leave: transmit.leave.map(|leave| wire::Leave { all_stopped: leave.all_stopped }),
+        leave: transmit
+            .leave
+            .map(|leave| wire::Leave { all_stopped: leave.all_stopped, crashed: leave.crashed }),
         worker_set: transmit.worker_set.map(lease_convert::set_to_wire),
         // The ledger knows nothing of healthchecks.
         checked: 0,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use guardian::Guardian;
 use lease::clock_rule::{self, Stopping};
-use lease::ledger::{Input, KeyEnd, Ledger, Output, StopReason, Terms};
+use lease::ledger::{Ended, Input, KeyEnd, Ledger, Output, StopReason, Terms};
 use lease::message::{Answer, Profile, Stop, StopOrder};
 use model::{Clock, Hold, Instant, Nonce};
 use rpc::{lease_convert, wire};
@@ -249,6 +249,11 @@ impl Session {
         for event in batch.drain(..) {
             match event {
                 JobEvent::Finished { hold, ended } => {
+                    // Its end may be heard before the guardian's. Nothing more may be asked for then.
+                    if ended == Ended::Crashed {
+                        self.summary.lost += 1;
+                        self.on_guardian_lost(now);
+                    }
                     self.jobs.remove(hold);
                     self.input(now, Input::Finished { hold, ended });
                 }
@@ -283,11 +288,13 @@ impl Session {
         }
     }
 
-    /// Without its guardian a worker can start no command and end none for certain, so it ends: handlers are told to stop
-    /// at once, commands are killed by whoever noticed, and what is known to have ended is handed back.
+    /// Without its guardian a worker can start no command and end none for certain, so it ends. Handlers are told to stop
+    /// at once; commands were killed by whoever noticed, and are lost; what was not started is handed back.
     fn on_guardian_lost(&mut self, now: Instant) {
+        if std::mem::replace(&mut self.summary.guardian_lost, true) {
+            return;
+        }
         tracing::error!("the guardian is gone; this worker ends");
-        self.summary.guardian_lost = true;
         self.observer.tell(|| WorkerEvent::GuardianLost);
         self.on_drain(now, self.stopping.kill_wait);
     }

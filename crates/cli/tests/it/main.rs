@@ -10,6 +10,7 @@ mod exec;
 mod fencing;
 mod locked;
 mod offline;
+mod poison;
 mod postgres;
 mod proxy;
 mod server_faults;

@@ -48,6 +48,15 @@ struct Packet {
     descriptors: Vec<OwnedFd>,
 }
 
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Posted {
+    /// The guardian has it, or may get it.
+    OnItsWay,
+    /// Nobody will ever read it.
+    Nowhere,
+}
+
 /// Who waits for what of a family.
 struct Waiting {
     mark: Mark,
@@ -86,14 +95,17 @@ impl Line {
         mark: Mark,
         bytes: Vec<u8>,
         streams: [OwnedFd; 3],
-    ) -> Result<Answers, GuardianLost> {
+    ) -> Result<Answers, LaunchError> {
         let mut state = self.state();
-        if let Some(lost) = state.lost {
-            return Err(lost);
+        if state.lost.is_some() {
+            return Err(LaunchError::NoGuardian);
         }
         let ((launched, is_launched), (ended, has_ended)) = (oneshot::channel(), oneshot::channel());
         state.families.insert(family, Waiting { mark, leader: None, launched: Some(launched), ended });
-        self.post(&mut state, Packet { bytes, descriptors: streams.into() });
+        if self.post(&mut state, Packet { bytes, descriptors: streams.into() }) == Posted::Nowhere {
+            state.families.remove(&family);
+            return Err(LaunchError::NoGuardian);
+        }
         Ok((is_launched, has_ended))
     }
 
@@ -114,15 +126,22 @@ impl Line {
     }
 
     /// Sends it now if nothing waits before it, else after what waits.
-    fn post(&self, state: &mut State, packet: Packet) {
-        if state.lost.is_some() || state.backlog.is_empty() && self.try_send(&packet).is_ok() {
-            return;
+    fn post(&self, state: &mut State, packet: Packet) -> Posted {
+        if state.lost.is_some() {
+            return Posted::Nowhere;
+        }
+        if state.backlog.is_empty()
+            && let Ok(posted) = self.try_send(&packet)
+        {
+            return posted;
         }
         if state.backlog.len() >= BACKLOG_MAX {
-            return self.kill_peer();
+            self.kill_peer();
+            return Posted::Nowhere;
         }
         state.backlog.push_back(packet);
         self.has_backlog.notify_one();
+        Posted::OnItsWay
     }
 
     /// Sends what waits, as far as the line takes it.
@@ -135,13 +154,14 @@ impl Line {
         Ok(())
     }
 
-    /// An error means that the line does not take it now. A dead line takes everything: the guardian's end is noticed by
-    /// those who listen.
-    fn try_send(&self, packet: &Packet) -> io::Result<()> {
+    /// An error means that the line does not take it now. What a dead line is given goes nowhere: the guardian's end is
+    /// noticed by those who listen.
+    fn try_send(&self, packet: &Packet) -> io::Result<Posted> {
         let descriptors: Vec<_> = packet.descriptors.iter().map(AsFd::as_fd).collect();
         match packet::send(&self.socket, &packet.bytes, &descriptors) {
+            Ok(()) => Ok(Posted::OnItsWay),
             Err(error) if is_full(&error) => Err(error),
-            _ => Ok(()),
+            Err(_) => Ok(Posted::Nowhere),
         }
     }
 

@@ -72,6 +72,7 @@ impl Ledger {
                 key: self.key().clone(),
                 nonce: self.nonce(),
                 all_stopped: self.jobs.is_empty(),
+                crashed: self.has_crashed,
             });
         }
         transmit

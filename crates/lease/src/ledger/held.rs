@@ -118,6 +118,7 @@ impl Held {
         }
         let failed = |error: String, retry| Outcome::Failed { error, retry };
         Some(match (ended, self.stop) {
+            (Ended::Crashed, _) => return None,
             (Ended::Completed(result), _) => Outcome::Completed { result },
             (_, Some(StopReason::Draining | StopReason::LeaseOver)) => Outcome::HandedBack,
             (Ended::Failed { error, retry }, Some(StopReason::TimedOut)) => {

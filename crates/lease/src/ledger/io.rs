@@ -146,6 +146,9 @@ pub enum Ended {
     },
     /// Its task was ended by us before it returned.
     Aborted,
+    /// Nothing of it runs any more, because the guardian that ran it died. It is not reported: it may well be what killed the
+    /// guardian, so our leave says that we crashed, and the server counts a loss.
+    Crashed,
 }
 
 /// The server's answer to a report.
@@ -299,4 +302,6 @@ pub struct LeaveNote {
     pub nonce: Nonce,
     /// Every handler has ended.
     pub all_stopped: bool,
+    /// Some ended as [`Ended::Crashed`] and are still ours: they count as lost.
+    pub crashed: bool,
 }

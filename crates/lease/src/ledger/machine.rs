@@ -45,6 +45,8 @@ pub struct Ledger {
     pub(super) notes: BTreeMap<Hold, Bytes>,
     pub(super) phase: Phase,
     pub(super) is_drain_ordered: bool,
+    /// Some of our jobs ended as [`Ended::Crashed`]. They stay bound until we leave.
+    pub(super) has_crashed: bool,
     /// How late our deadlines are handled, smoothed.
     pub(super) lag: Duration,
     pub(super) outputs: VecDeque<Output>,
@@ -68,6 +70,7 @@ impl Ledger {
             notes: BTreeMap::new(),
             phase: Phase::Serving,
             is_drain_ordered: false,
+            has_crashed: false,
             lag: Duration::ZERO,
             outputs: VecDeque::new(),
         }
@@ -294,6 +297,7 @@ impl Ledger {
 
     fn finish(&mut self, hold: Hold, ended: Ended) {
         let Some(held) = self.jobs.remove(hold) else { return };
+        self.has_crashed |= ended == Ended::Crashed && !held.is_lost();
         let outcome = held.outcome(ended, self.terms.report_lost);
         if let Some(outcome) = &outcome {
             self.reports.owe(hold, outcome.clone());

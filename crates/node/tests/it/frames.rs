@@ -224,7 +224,7 @@ async fn a_leave_on_a_fresh_stream_counts() {
     assert_eq!(first.hear(|frame| frame.heartbeat).await.answer, "ok");
     drop(first);
     let mut second = Stream::open(&server, 0).await;
-    let leave = Some(wire::Leave { all_stopped: true });
+    let leave = Some(wire::Leave { all_stopped: true, crashed: false });
     second.frames.send(WorkerFrame { leave, ..Default::default() }).await.expect("the stream is open");
     second.hear(|frame| frame.left.then_some(())).await;
     let (_, worker) = server.http("GET", "/v1/workers/raw", "").await;

@@ -123,7 +123,8 @@ impl ExecRunner {
         let mut family = match self.launched(&terms, &context, payload.is_empty()).await {
             Ok(family) => family,
             Err(LaunchError::TooLate) => return Ended::Aborted,
-            Err(LaunchError::GuardianLost(lost)) => return guardian_lost(lost, &context).await,
+            Err(LaunchError::NoGuardian) => return not_started(&context).await,
+            Err(LaunchError::GuardianLost(lost)) => return guardian_lost(lost).await,
             Err(error) => return cannot_start(&error),
         };
         let mut stdout = Head::new(self.stdout_max);
@@ -167,7 +168,7 @@ impl ExecRunner {
                 None => Ended::Aborted,
                 stopped => handler::ended(Course { stopped, exit, stdout, stderr }.outcome()),
             },
-            Err(lost) => guardian_lost(lost, &context).await,
+            Err(lost) => guardian_lost(lost).await,
         }
     }
 
@@ -262,13 +263,18 @@ struct Ran {
     is_stopped: bool,
 }
 
-/// The end of a job whose guardian is gone; there is none if its processes may still run. A worker without its guardian
-/// stops everything: this end waits for that stop, so that the job is handed back and the attempt does not count as
-/// failed.
-async fn guardian_lost(lost: GuardianLost, context: &JobContext) -> Ended {
+/// The end of a job whose guardian died while it ran, or may have run. There is none if its processes may still run: then
+/// the lease decides. Otherwise the job is lost, for it may be what killed the guardian.
+async fn guardian_lost(lost: GuardianLost) -> Ended {
     if !lost.all_gone {
         std::future::pending::<()>().await;
     }
+    Ended::Crashed
+}
+
+/// The end of a job that was to start when its guardian was gone already. A worker without its guardian stops everything:
+/// this end waits for that stop, so that the job is handed back and counts as nothing.
+async fn not_started(context: &JobContext) -> Ended {
     context.cancelled().await;
     Ended::Aborted
 }
@@ -296,11 +302,17 @@ mod tests {
 
     #[tokio::test]
     async fn without_its_guardian_a_job_ends_only_if_its_processes_are_known_to_be_gone() {
+        let end = |all_gone| guardian_lost(GuardianLost { all_gone }).now_or_never();
+        assert_eq!(end(true), Some(Ended::Crashed), "it counts as lost");
+        assert_eq!(end(false), None, "nothing may be said");
+    }
+
+    #[tokio::test]
+    async fn a_job_that_was_never_started_for_want_of_a_guardian_is_handed_back() {
         let context = context("report");
-        let end = |all_gone| guardian_lost(GuardianLost { all_gone }, &context).now_or_never();
-        assert_eq!(end(true), None, "the stop comes first, so that it is handed back");
+        let end = || not_started(&context).now_or_never();
+        assert_eq!(end(), None, "the stop comes first, so that it is handed back");
         context.stop(StopReason::Draining);
-        assert_eq!(end(true), Some(Ended::Aborted));
-        assert_eq!(end(false), None, "nothing may be reported");
+        assert_eq!(end(), Some(Ended::Aborted));
     }
 }

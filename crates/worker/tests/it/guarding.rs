@@ -17,7 +17,7 @@ use crate::support::{ScriptedServer, Stream, assignment, exclusive, patiently};
 use crate::worker::{Running, builder, guardian};
 
 #[tokio::test]
-async fn a_worker_whose_guardian_is_gone_ends_and_hands_back_what_has_ended() {
+async fn a_worker_whose_guardian_is_gone_ends_and_says_that_what_ran_is_lost() {
     let (mut server, fifo) = (ScriptedServer::start().await, Fifo::new());
     let runner = fifo.shell("trap '' TERM; (trap '' TERM; echo ready >&3; sleep 100) & wait");
     let guardian = guardian();
@@ -29,13 +29,38 @@ async fn a_worker_whose_guardian_is_gone_ends_and_hands_back_what_has_ended() {
     kill_process(guardian_pid, Signal::KILL).expect("it runs");
     worker.event(|event| matches!(event, WorkerEvent::GuardianLost).then_some(())).await;
     all_gone(reader).await;
-    let report = stream.until(|frame| frame.reports.first().cloned()).await;
-    assert_eq!(report.outcome, "handed_back");
-    stream.answer(&report, "done").await;
-    take_leave(&mut stream).await;
+    let is_crash = |frame: &rpc::wire::WorkerFrame| {
+        assert!(frame.reports.is_empty(), "it may be what killed the guardian: {:?}", frame.reports);
+        frame.leave.map(|leave| leave.all_stopped && leave.crashed)
+    };
+    assert!(stream.until(is_crash).await, "all is stopped, and not because we wanted it");
+    stream.send(rpc::wire::ServerFrame { left: true, ..Default::default() }).await;
     let summary = worker.end().await;
     assert!(summary.guardian_lost);
-    assert_eq!((summary.handed_back, summary.still_running), (1, 0));
+    assert_eq!((summary.lost, summary.handed_back, summary.still_running), (1, 0, 0));
+}
+
+/// It came when the guardian was dead: it did not run, so it counts as nothing.
+#[tokio::test]
+async fn what_comes_when_the_guardian_is_gone_is_handed_back() {
+    let (mut server, fifo) = (ScriptedServer::start().await, Fifo::new());
+    let guardian = guardian();
+    let guardian_pid = pid(guardian.pid());
+    let runner = fifo.shell("echo ready >&3; sleep 100");
+    let mut worker = Running::start(builder(&server.url).exec("work", runner).guardian(guardian));
+    let (_, mut stream) = server.register().await;
+    stream.assign(assignment(1, 7)).await;
+    let (_, reader) = fifo.first_line().await;
+    kill_process(guardian_pid, Signal::KILL).expect("it runs");
+    worker.event(|event| matches!(event, WorkerEvent::GuardianLost).then_some(())).await;
+    all_gone(reader).await;
+    stream.assign(assignment(2, 8)).await;
+    let report = stream.until(|frame| frame.reports.first().cloned()).await;
+    assert_eq!((report.fence, report.outcome.as_str()), (8, "handed_back"));
+    stream.answer(&report, "done").await;
+    stream.send(rpc::wire::ServerFrame { left: true, ..Default::default() }).await;
+    let summary = worker.end().await;
+    assert_eq!((summary.lost, summary.handed_back, summary.still_running), (1, 0, 0));
 }
 
 #[tokio::test]

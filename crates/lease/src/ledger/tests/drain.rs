@@ -7,7 +7,7 @@ use model::{HolderEnd, Report};
 const GRACE: Duration = Duration::from_secs(25);
 
 fn leave(all_stopped: bool) -> Option<LeaveNote> {
-    Some(LeaveNote { key: key("w1"), nonce: NONCE, all_stopped })
+    Some(LeaveNote { key: key("w1"), nonce: NONCE, all_stopped, crashed: false })
 }
 
 #[test]
@@ -184,4 +184,43 @@ fn a_drain_that_is_told_with_the_first_answer_comes_before_any_credits() {
     rig.input(0, Input::Drain { grace: GRACE });
     let frame = rig.frame(0);
     assert_eq!((frame.credits, frame.leave.is_some()), (0, true));
+}
+
+/// The guardian died under what it ran, and one of that may be what killed it: a hand-back would offer it again for ever.
+#[test]
+fn what_ran_when_the_guardian_died_is_not_reported_and_the_leave_says_so() {
+    let mut rig = Rig::new();
+    let (ran, lost, done, late) = (hold(1, 10), hold(2, 10), hold(3, 10), hold(4, 10));
+    for job in [ran, lost, done] {
+        rig.assign(0, job);
+    }
+    rig.input(500, Input::Stopped(Stop { hold: lost, reason: StopOrder::Lost }));
+    rig.complete(900, done);
+    rig.input(1_000, Input::Drain { grace: Duration::ZERO });
+    let stopped = stop(ran, StopReason::Draining);
+    assert!(rig.outputs_until(1_000).contains(&(1_000, stopped)), "that it was told to stop changes nothing");
+    for job in [lost, ran] {
+        let input = Input::Finished { hold: job, ended: Ended::Crashed };
+        assert_eq!(rig.input(1_000, input), [Output::Ended { hold: job, outcome: None }]);
+    }
+    // It never started.
+    rig.assign(1_001, late);
+    assert_eq!(rig.frame(1_002).reports, [Report { hold: late, outcome: Outcome::HandedBack }]);
+    assert_eq!(rig.ledger.holds(), [ran, done, late], "until we leave they are ours");
+    for job in [done, late] {
+        rig.settle(1_003, job);
+    }
+    let note = LeaveNote { key: key("w1"), nonce: NONCE, all_stopped: true, crashed: true };
+    assert_eq!(rig.frame(1_004).leave, Some(note));
+}
+
+#[test]
+fn a_guardian_that_died_under_nothing_of_ours_is_no_crash() {
+    let mut rig = Rig::new();
+    let lost = hold(1, 10);
+    rig.assign(0, lost);
+    rig.input(500, Input::Stopped(Stop { hold: lost, reason: StopOrder::Lost }));
+    rig.input(1_000, Input::Drain { grace: Duration::ZERO });
+    rig.input(1_000, Input::Finished { hold: lost, ended: Ended::Crashed });
+    assert_eq!(rig.frame(1_001).leave, leave(true));
 }

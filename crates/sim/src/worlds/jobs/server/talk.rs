@@ -199,7 +199,7 @@ impl Heart {
         if let Some(leave) = said.leave
             && let Some(ticket) = self.ticket(Waiting { connection: Some(connection), ..Waiting::default() })
         {
-            let words = Leave { all_stopped: leave.all_stopped, ..Leave::default() };
+            let words = Leave { all_stopped: leave.all_stopped, crashed: leave.crashed, ..Leave::default() };
             let (key, nonce) = (leave.key, leave.nonce);
             self.tell_registry(now, registry::Input::Leave { ticket, key, nonce, leave: words });
         }
