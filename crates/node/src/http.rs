@@ -21,8 +21,6 @@ use crate::shield::{to_the_end, while_wanted};
 const WAIT_MAX: Duration = Duration::from_secs(300);
 /// How long a body may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long the store may take to prove itself before `/readyz` says no.
-const READY_TIMEOUT: Duration = Duration::from_secs(2);
 
 type Shared = State<Arc<Api>>;
 
@@ -109,14 +107,13 @@ async fn readyz(State(api): Shared) -> Response {
         Ok(remark) => remark.map_or_else(String::new, |remark| format!("{remark}\n")),
         Err(why) => return (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")).into_response(),
     };
-    let why_not = match tokio::time::timeout(READY_TIMEOUT, api.store.check()).await {
+    let why_not = match api.readiness.of(&api.store).await {
         // Without a registry it would put off every worker.
-        Ok(Ok(())) => match api.charge.registry() {
+        Ok(()) => match api.charge.registry() {
             Ok(_) => return format!("ready\n{remark}").into_response(),
             Err(error) => error.to_string(),
         },
-        Ok(Err(error)) => error.to_string(),
-        Err(_) => format!("store unavailable: no commit within {READY_TIMEOUT:?}"),
+        Err(why_not) => why_not,
     };
     (StatusCode::SERVICE_UNAVAILABLE, format!("{why_not}\n")).into_response()
 }

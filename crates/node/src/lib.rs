@@ -21,6 +21,7 @@ mod metrics;
 mod news;
 mod pingers;
 mod pulse;
+mod readiness;
 mod roll;
 mod roll_duties;
 mod rounds;

@@ -19,8 +19,8 @@ use crate::error::Trouble;
 use crate::queues::QueueNames;
 use crate::time::{self, Now, StoreClock};
 use crate::{
-    cancel, claim, complete, counts, enqueue, finish, purge, queues, read, reap, redrive, registries, renew,
-    search, succeed, vacuum, workers,
+    cancel, claim, complete, counts, enqueue, finish, probe, purge, queues, read, reap, redrive, registries,
+    renew, search, succeed, vacuum, workers,
 };
 
 /// Every statement of a verb, or the parts of those that are put together.
@@ -31,6 +31,7 @@ const ALL_STATEMENTS: &[&[&str]] = &[
     counts::STATEMENTS,
     enqueue::STATEMENTS,
     finish::STATEMENTS,
+    probe::STATEMENTS,
     purge::STATEMENTS,
     queues::STATEMENTS,
     read::STATEMENTS,

@@ -17,6 +17,7 @@ use crate::counts::Moves;
 use crate::db::{Params, Tx};
 use crate::error::Trouble;
 use crate::lane::{Merge, Verb};
+use crate::probe;
 use crate::row::{self, Id};
 
 /// $1 the queues, $18 and $19 what jobs have that do not say otherwise, $20 to $23 how many jobs are for which queue and
@@ -54,7 +55,7 @@ const INSERT: &str = "
 
 /// Fails if a job of these ids has ended, so that it can be sent together with the commit. $2 and $3 are the first and the
 /// last of them: mostly all are younger than whatever has ended, and then they need not be looked for one by one.
-const NONE_ENDED: &str = "
+pub(crate) const NONE_ENDED: &str = "
     SELECT 1 / CASE WHEN NOT EXISTS (SELECT FROM tenure.ended e WHERE e.id BETWEEN $2 AND $3) THEN 1
                     WHEN NOT EXISTS (SELECT FROM unnest($1::uuid[]) AS n (id) JOIN tenure.ended e
                                          ON e.id = ANY (ARRAY[n.id])) THEN 1
@@ -81,7 +82,7 @@ const KEY_OWNERS: &str = "
 const FIRST_ANSWERS: &str = "SELECT id, answer FROM tenure.requests WHERE id = ANY ($1::text[])";
 
 /// Fails if someone else has answered the same request meanwhile.
-const REMEMBER: &str = "
+pub(crate) const REMEMBER: &str = "
     INSERT INTO tenure.requests (id, answered_at, answer)
     SELECT id, WALL_NOW, answer FROM unnest($1::text[], $2::bytea[]) AS n (id, answer)";
 
@@ -96,17 +97,31 @@ pub(crate) const STATEMENTS: &[&str] =
     &[INSERT, NONE_ENDED, EXISTING, TAKE_KEYS, KEY_OWNERS, FIRST_ANSWERS, REMEMBER, PROMOTE];
 
 /// See [`store::JobStore::enqueue`].
-pub(crate) struct Enqueue(pub(crate) EnqueueBatch);
+pub(crate) struct Enqueue {
+    batch: EnqueueBatch,
+    /// Nothing is enqueued, but it is proved that something could be. See [`store::JobStore::check`].
+    is_probe: bool,
+}
+
+impl Enqueue {
+    pub(crate) fn of(batch: EnqueueBatch) -> Self {
+        Enqueue { batch, is_probe: false }
+    }
+
+    pub(crate) fn probe() -> Self {
+        Enqueue { batch: EnqueueBatch::default(), is_probe: true }
+    }
+}
 
 impl Merge for Enqueue {
     type Answer = EnqueueAnswer;
 
     fn jobs(&self) -> usize {
-        self.0.jobs.len()
+        self.batch.jobs.len()
     }
 
     fn bytes(&self) -> usize {
-        self.0.jobs.iter().map(|job| job.payload.len()).sum()
+        self.batch.jobs.iter().map(|job| job.payload.len()).sum()
     }
 
     async fn run<'a>(group: &'a [Self], tx: &'a Tx<'a>) -> Result<Vec<EnqueueAnswer>, Trouble> {
@@ -155,6 +170,9 @@ async fn enqueue(
     tx: &Tx<'_>,
     suspicion: Suspicion,
 ) -> Result<Vec<EnqueueAnswer>, Trouble> {
+    if group.iter().any(|request| request.is_probe) {
+        probe::run(tx).await?;
+    }
     let repeats = Repeats::find(group, tx).await?;
     let jobs: Vec<&NewJob> = repeats.fresh(group).flat_map(|batch| &batch.jobs).collect();
     let fates = enter(tx, &jobs, suspicion).await?;
@@ -199,7 +217,7 @@ impl Repeats {
     async fn find(group: &[Enqueue], tx: &Tx<'_>) -> Result<Self, Trouble> {
         let mut first: HashMap<&str, usize> = HashMap::new();
         let mut answers = Vec::with_capacity(group.len());
-        for (place, Enqueue(batch)) in group.iter().enumerate() {
+        for (place, Enqueue { batch, .. }) in group.iter().enumerate() {
             answers.push(match batch.request_id.as_ref().map(|id| first.entry(id.as_str())) {
                 Some(Entry::Occupied(same)) => Repeat::Like(*same.get()),
                 Some(Entry::Vacant(entry)) => {
@@ -221,7 +239,7 @@ impl Repeats {
 
     fn fresh<'g>(&'g self, group: &'g [Enqueue]) -> impl Iterator<Item = &'g EnqueueBatch> {
         let is_fresh = self.answers.iter().map(|repeat| matches!(repeat, Repeat::No));
-        group.iter().zip(is_fresh).filter(|(_, is_fresh)| *is_fresh).map(|(Enqueue(batch), _)| batch)
+        group.iter().zip(is_fresh).filter(|(_, is_fresh)| *is_fresh).map(|(Enqueue { batch, .. }, _)| batch)
     }
 
     fn answer_all(
@@ -374,7 +392,7 @@ async fn take_keys(
 }
 
 /// Answers the time; `None` if there is nothing to insert.
-async fn insert(tx: &Tx<'_>, placed: &[(i32, &NewJob)]) -> Result<Option<WallTime>, Trouble> {
+pub(crate) async fn insert(tx: &Tx<'_>, placed: &[(i32, &NewJob)]) -> Result<Option<WallTime>, Trouble> {
     if placed.is_empty() {
         return Ok(None);
     }

@@ -24,6 +24,7 @@ mod link;
 mod migrate;
 mod news;
 mod open;
+mod probe;
 mod purge;
 mod queues;
 mod read;

@@ -44,10 +44,7 @@ const CALLED_OFF: &str = "
     FROM tenure.jobs j LEFT JOIN tenure.holders h ON h.key = ANY (ARRAY[j.holder])
     WHERE j.state = 2 AND j.cancel_requested AND (h.registry IS NULL OR h.registry = $1)";
 
-/// Changes no count: no queue has the number 0. The row goes when the counts are folded.
-const PROVE: &str = "INSERT INTO tenure.counts (queue) VALUES (0)";
-
-pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, CALLED_OFF, PROVE];
+pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, CALLED_OFF];
 
 static GET_JOB: LazyLock<String> = LazyLock::new(|| row::with_columns(GET));
 
@@ -125,18 +122,5 @@ impl Verb for FindCalledOff {
         let mut called_off = called_off.collect::<Result<Vec<(WorkerKey, Hold)>, Trouble>>()?;
         called_off.sort_unstable_by_key(|(_, hold)| *hold);
         Ok(called_off)
-    }
-}
-
-/// See [`store::JobStore::check`].
-pub(crate) struct Check;
-
-impl Verb for Check {
-    type Answer = ();
-    const ONE_STATEMENT: bool = true;
-
-    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<(), Trouble> {
-        tx.execute(PROVE, &[]).await?;
-        Ok(())
     }
 }

@@ -31,7 +31,7 @@ use crate::news::Newsroom;
 use crate::open::{Connector, Habits, PostgresOptions};
 use crate::purge::Purge;
 use crate::queues::{QueueNames, SetQueue, Settings, Stats};
-use crate::read::{Check, FindCalledOff, FindExpired, Get, NextDeadlines};
+use crate::read::{FindCalledOff, FindExpired, Get, NextDeadlines};
 use crate::reap::{ExtendLeases, Push, Reap, ReapHolder};
 use crate::redrive::Redrive;
 use crate::registries::{Beat, Found, Resign, TakeOver};
@@ -177,7 +177,7 @@ impl fmt::Debug for PostgresStore {
 #[async_trait]
 impl JobStore for PostgresStore {
     async fn enqueue(&self, batch: EnqueueBatch) -> Result<EnqueueAnswer, StoreError> {
-        self.lanes.enqueue.run(Enqueue(batch)).await
+        self.lanes.enqueue.run(Enqueue::of(batch)).await
     }
 
     async fn promote(&self, limit: usize) -> Result<Promoted, StoreError> {
@@ -310,7 +310,7 @@ impl JobStore for PostgresStore {
     }
 
     async fn check(&self) -> Result<(), StoreError> {
-        self.lanes.upkeep.run(Check).await
+        self.lanes.enqueue.run(Enqueue::probe()).await.map(drop)
     }
 
     fn is_shared(&self) -> bool {

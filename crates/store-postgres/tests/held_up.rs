@@ -261,3 +261,26 @@ async fn beat_is_given_up_while_it_is_still_of_use() {
     bench.other.batch_execute("COMMIT").await.unwrap();
     assert!(bench.store.beat(registry).await.unwrap().is_some());
 }
+
+/// Whether the server is ready is asked every few seconds, and must be answered by what an enqueue meets.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_locks_a_table_that_an_enqueue_needs_is_noticed_by_the_check() {
+    let bench = Bench::new().await;
+    bench.store.check().await.unwrap();
+    for table in ["jobs", "ended", "counts", "requests"] {
+        bench.other.batch_execute(&format!("BEGIN; LOCK TABLE tenure.{table}")).await.unwrap();
+        let enqueued = bench.enqueue(job(1)).await;
+        let checked = bench.store.check().await;
+        assert!(matches!(checked, Err(StoreError::Unavailable(_))), "{table}: {checked:?}");
+        if table != "requests" {
+            assert!(enqueued.is_err(), "{table}");
+        }
+        bench.other.batch_execute("ROLLBACK").await.unwrap();
+        bench.store.check().await.unwrap();
+    }
+    let rows = "SELECT (SELECT count(*) FROM tenure.jobs), (SELECT count(*) FROM tenure.requests),
+                       (SELECT count(*) FROM tenure.queues)";
+    let row = bench.other.query_one(rows, &[]).await.unwrap();
+    let rows: (i64, i64, i64) = (row.get(0), row.get(1), row.get(2));
+    assert_eq!(rows, (1, 0, 1), "one job was enqueued while requests were locked, and checks leave nothing");
+}

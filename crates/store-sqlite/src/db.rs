@@ -7,8 +7,8 @@ use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 
 use crate::{
-    blob, books, cancel, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew, search,
-    succeed, time, workers,
+    blob, books, cancel, check, claim, counts, enqueue, finish, purge, queues, read, reap, redrive, renew,
+    search, succeed, time, workers,
 };
 
 /// Prepared statements kept per connection; more than we have.
@@ -19,6 +19,7 @@ const ALL_STATEMENTS: &[&[&str]] = &[
     blob::STATEMENTS,
     books::STATEMENTS,
     cancel::STATEMENTS,
+    check::STATEMENTS,
     claim::STATEMENTS,
     counts::STATEMENTS,
     enqueue::STATEMENTS,

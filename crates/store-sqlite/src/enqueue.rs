@@ -6,7 +6,7 @@ use model::{JobId, Limits, NewJob, QueueName, State, UniqueScope, WallTime, When
 use rusqlite::{CachedStatement, OptionalExtension, params};
 use store::{EnqueueAnswer, EnqueueBatch, Enqueued, Promoted, decode_answer, encode_answer};
 
-use crate::blob;
+use crate::blob::{self, Stored};
 use crate::db::Db;
 use crate::error::Trouble;
 use crate::row;
@@ -65,11 +65,11 @@ impl Verb for Enqueue {
         let mut answer =
             EnqueueAnswer { jobs: Vec::with_capacity(self.0.jobs.len()), ..EnqueueAnswer::default() };
         let mut ready = BTreeSet::new();
-        let mut insert = db.prepare(INSERT)?;
+        let mut inserting = inserting(db)?;
         for new in &self.0.jobs {
             let run_at = run_at(new.when, tx.now);
             let state = if run_at > tx.now.wall { State::Scheduled } else { State::Available };
-            let entry = enter(tx, &mut insert, new, run_at, state)?;
+            let entry = enter(tx, &mut inserting, new, run_at, state)?;
             answer.jobs.push(entry);
             if entry.duplicate {
                 continue;
@@ -83,8 +83,7 @@ impl Verb for Enqueue {
         }
         answer.ready = ready.into_iter().collect();
         if let Some(request) = &self.0.request_id {
-            let at = tx.now.wall.as_millis();
-            db.prepare(REMEMBER)?.execute(params![request.as_str(), at, encode_answer(&answer.jobs)])?;
+            remember(db, tx.now, request.as_str(), &answer.jobs)?;
         }
         Ok(answer)
     }
@@ -93,7 +92,7 @@ impl Verb for Enqueue {
 /// Inserts one job unless it, or its unique key, is there already.
 fn enter(
     tx: &mut Tx<'_>,
-    insert: &mut CachedStatement<'_>,
+    inserting: &mut CachedStatement<'_>,
     new: &NewJob,
     run_at: WallTime,
     state: State,
@@ -107,17 +106,53 @@ fn enter(
     };
     let queue = tx.books.queue(queue_no)?;
     let max_attempts = new.max_attempts.or(queue.settings.max_attempts).unwrap_or(Limits::ATTEMPTS_DEFAULT);
+    let place = Place { queue: queue_no, max_attempts, run_at, state };
+    if insert(db, inserting, tx.now, new, place)?.is_some() {
+        tx.books.moves.enter(queue_no, state);
+        return Ok(Enqueued { id: new.id, duplicate: false });
+    }
+    if exists(db, new.id)? {
+        return Ok(Enqueued { id: new.id, duplicate: true });
+    }
+    let key = new.unique_key.as_ref().map(model::UniqueKey::as_str);
+    let owner: [u8; 16] = db.prepare(KEY_OWNER)?.query_row(params![queue_no, key], |row| row.get(0))?;
+    Ok(Enqueued { id: JobId::from_bytes(owner), duplicate: true })
+}
+
+/// Where a new job goes, and what it has if it does not say otherwise.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    /// `queues.no`.
+    pub(crate) queue: i64,
+    pub(crate) max_attempts: u32,
+    pub(crate) run_at: WallTime,
+    pub(crate) state: State,
+}
+
+/// The statement of [`insert`].
+pub(crate) fn inserting(db: &Db) -> rusqlite::Result<CachedStatement<'_>> {
+    db.prepare(INSERT)
+}
+
+/// Inserts the row of a job, and answers its payload as it is stored. `None` if its id or its unique key is there already.
+pub(crate) fn insert<'j>(
+    db: &Db,
+    inserting: &mut CachedStatement<'_>,
+    now: Now,
+    new: &'j NewJob,
+    place: Place,
+) -> Result<Option<Stored<'j>>, Trouble> {
     let content_type = (new.content_type != NewJob::CONTENT_TYPE_DEFAULT).then_some(&new.content_type);
     let payload = blob::put(db, &new.payload)?;
-    let inserted = insert.execute(params![
+    let inserted = inserting.execute(params![
         new.id.to_bytes(),
-        state as u8,
-        queue_no,
+        place.state as u8,
+        place.queue,
         new.priority,
-        run_at.as_millis(),
-        max_attempts,
+        place.run_at.as_millis(),
+        place.max_attempts,
         new.max_lost.unwrap_or(Limits::LOST_DEFAULT),
-        tx.now.wall.as_millis(),
+        now.wall.as_millis(),
         new.kind.as_str(),
         payload,
         content_type,
@@ -129,16 +164,16 @@ fn enter(
         new.traceparent,
     ])?;
     if inserted == 1 {
-        tx.books.moves.enter(queue_no, state);
-        return Ok(Enqueued { id: new.id, duplicate: false });
+        return Ok(Some(payload));
     }
     blob::take_back(db, payload)?;
-    if exists(db, new.id)? {
-        return Ok(Enqueued { id: new.id, duplicate: true });
-    }
-    let key = new.unique_key.as_ref().map(model::UniqueKey::as_str);
-    let owner: [u8; 16] = db.prepare(KEY_OWNER)?.query_row(params![queue_no, key], |row| row.get(0))?;
-    Ok(Enqueued { id: JobId::from_bytes(owner), duplicate: true })
+    Ok(None)
+}
+
+/// Keeps the answer to a request, for when it is repeated.
+pub(crate) fn remember(db: &Db, now: Now, request: &str, jobs: &[Enqueued]) -> Result<(), Trouble> {
+    db.prepare(REMEMBER)?.execute(params![request, now.wall.as_millis(), encode_answer(jobs)])?;
+    Ok(())
 }
 
 fn exists(db: &Db, id: JobId) -> Result<bool, Trouble> {

@@ -93,14 +93,19 @@ pub(crate) enum Trouble {
     Invalid(#[from] Invalid),
     #[error("{0}")]
     Damaged(String),
+    /// Another file is in this place than the one that is open, or none.
+    #[error("{} was removed or replaced", .0.display())]
+    FileGone(PathBuf),
 }
 
 impl Trouble {
     /// True if the store as a whole cannot write or read now, so that trying the group's members one by one is idle.
     pub(crate) fn is_outage(&self) -> bool {
         use ErrorCode::*;
-        let Trouble::Sqlite(error) = self else {
-            return false;
+        let error = match self {
+            Trouble::Sqlite(error) => error,
+            Trouble::FileGone(_) => return true,
+            Trouble::Invalid(_) | Trouble::Damaged(_) => return false,
         };
         matches!(
             error.sqlite_error_code(),
@@ -124,6 +129,14 @@ impl Trouble {
         let error = match self {
             Trouble::Invalid(invalid) => return StoreError::Invalid(invalid.clone()),
             Trouble::Damaged(what) => return StoreError::Corrupt(what.clone()),
+            Trouble::FileGone(path) => {
+                return StoreError::Unavailable(format!(
+                    "{} was removed or replaced while the server uses it, so nothing is accepted any more; stop the server, \
+                     put the right files into {}, and start it again",
+                    path.display(),
+                    dir.display()
+                ));
+            }
             Trouble::Sqlite(error) => error,
         };
         let dir = dir.display();

@@ -14,11 +14,13 @@
 mod blob;
 mod books;
 mod cancel;
+mod check;
 mod claim;
 mod counts;
 mod db;
 mod enqueue;
 mod error;
+mod files;
 mod finish;
 mod lock;
 mod migrate;

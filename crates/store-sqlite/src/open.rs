@@ -13,6 +13,7 @@ use rusqlite::{Connection, OpenFlags};
 use crate::books::Books;
 use crate::db::{Db, Mutations};
 use crate::error::{OpenError, Trouble};
+use crate::files::Files;
 use crate::lock::DirLock;
 use crate::migrate;
 use crate::reap::register_functions;
@@ -76,6 +77,7 @@ pub fn sqlite_version() -> &'static str {
 /// Everything the threads need.
 pub(crate) struct Opened {
     pub(crate) lock: DirLock,
+    pub(crate) files: Files,
     pub(crate) writer: Db,
     pub(crate) reader: Db,
     pub(crate) searcher: Db,
@@ -110,7 +112,8 @@ pub(crate) fn open(
         Ok((writer, reader, searcher, books, clock))
     };
     let (writer, reader, searcher, books, clock) = settle().map_err(|trouble| wrap(dir, trouble))?;
-    Ok(Opened { lock, writer, reader, searcher, books, clock })
+    let files = Files::note(dir);
+    Ok(Opened { lock, files, writer, reader, searcher, books, clock })
 }
 
 pub(crate) fn create_dir(dir: &Path) -> Result<(), OpenError> {
@@ -164,6 +167,6 @@ fn wrap(dir: &Path, trouble: Trouble) -> OpenError {
     let file = dir.join(DATABASE_FILE);
     match trouble {
         Trouble::Sqlite(error) => OpenError::from_sqlite(dir, &file, error),
-        Trouble::Invalid(_) | Trouble::Damaged(_) => OpenError::NotADatabase { file },
+        Trouble::Invalid(_) | Trouble::Damaged(_) | Trouble::FileGone(_) => OpenError::NotADatabase { file },
     }
 }

@@ -12,11 +12,7 @@ const SET: &str = "
         volatile = ?7
     WHERE no = ?1";
 
-/// Room for a modest batch is proved, not only for a single page: a disk that takes one more page is full all the same.
-/// Blob 0 belongs to no job.
-const PROVE: &str = "INSERT OR REPLACE INTO blobs (no, bytes) VALUES (0, zeroblob(65536))";
-
-pub(crate) const STATEMENTS: &[&str] = &[SET, PROVE];
+pub(crate) const STATEMENTS: &[&str] = &[SET];
 
 /// See [`store::JobStore::set_queue`].
 pub(crate) struct SetQueue {
@@ -44,17 +40,5 @@ impl Verb for SetQueue {
         ])?;
         tx.books.note_queue(no, self.queue.clone(), settings.clone());
         Ok(settings)
-    }
-}
-
-/// See [`store::JobStore::check`].
-pub(crate) struct Check;
-
-impl Verb for Check {
-    type Answer = ();
-
-    fn run(&self, tx: &mut Tx<'_>) -> Result<(), Trouble> {
-        tx.db.prepare(PROVE)?.execute([])?;
-        Ok(())
     }
 }

@@ -17,6 +17,7 @@ use store::{
 use tokio::sync::mpsc;
 
 use crate::cancel::Cancel;
+use crate::check::Check;
 use crate::claim::ClaimJobs;
 use crate::db::Mutations;
 use crate::enqueue::{Enqueue, Promote};
@@ -25,7 +26,7 @@ use crate::finish::Finish;
 use crate::lock::DirLock;
 use crate::open::{self, SqliteOptions};
 use crate::purge::Purge;
-use crate::queues::{Check, SetQueue};
+use crate::queues::SetQueue;
 use crate::read::{FindExpired, Get, NextDeadlines, Stats};
 use crate::reader::{self, INBOX_QUESTIONS_MAX, Query, Question, Reader};
 use crate::reap::{ExtendLeases, Push, Reap, ReapHolder};
@@ -82,6 +83,7 @@ impl SqliteStore {
         let writer = Writer {
             db: opened.writer,
             dir: dir.clone(),
+            files: opened.files,
             clock: opened.clock,
             books: Some(opened.books),
             on_commit: options.on_commit,

@@ -12,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::books::Books;
 use crate::db::Db;
 use crate::error::Trouble;
+use crate::files::Files;
 use crate::open::OnCommit;
 use crate::time::{Now, StoreClock, keep_lease_clock};
 
@@ -85,6 +86,7 @@ pub(crate) fn request<V: Verb>(verb: V) -> (Request, oneshot::Receiver<Result<V:
 pub(crate) struct Writer {
     pub(crate) db: Db,
     pub(crate) dir: PathBuf,
+    pub(crate) files: Files,
     pub(crate) clock: StoreClock,
     /// `None` after a rollback, until they are read again.
     pub(crate) books: Option<Books>,
@@ -157,6 +159,9 @@ impl Writer {
         books.moves.write(db)?;
         if std::mem::take(&mut books.stamped) {
             keep_lease_clock(db, self.clock.now().lease)?;
+        }
+        if let Some(path) = self.files.first_gone() {
+            return Err(Trouble::FileGone(path.to_owned()));
         }
         let started = Instant::now();
         db.prepare("COMMIT")?.execute([])?;

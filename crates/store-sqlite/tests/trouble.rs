@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::mpsc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clock::SystemClock;
@@ -13,6 +13,9 @@ use model::{JobId, Kind, NewJob, QueueName, RequestId};
 use store::{EnqueueBatch, JobFilter, JobStore, Page, StoreError};
 use store_sqlite::{OnCommit, SqliteOptions, SqliteStore};
 use tokio::task::JoinSet;
+
+/// Much longer than the store needs to notice what happened to its files.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 fn batch(first: u64, count: u64, payload_bytes: usize) -> EnqueueBatch {
     let job = |number: u64| {
@@ -52,6 +55,8 @@ async fn full_database_refuses_whole_batches_and_recovers() {
     let dir = tempfile::tempdir().unwrap();
     let options = SqliteOptions { pages_max: Some(500), ..SqliteOptions::new(dir.path()) };
     let store = SqliteStore::open(options, Arc::new(SystemClock)).unwrap();
+    // Asked before, so that it cannot do with the room that it took then.
+    store.check().await.unwrap();
     let acknowledged = fill(&store, dir.path()).await;
     assert_eq!(jobs_stored(&store).await, acknowledged, "nothing of the refused batch is there");
 
@@ -76,7 +81,9 @@ async fn full_disk_refuses_whole_batches_and_recovers_when_space_returns() {
     fs::write(&ballast, vec![0; 5 << 20]).unwrap();
     let dir = disk.path().join("data");
     let store = SqliteStore::open(SqliteOptions::new(&dir), Arc::new(SystemClock)).unwrap();
+    store.check().await.unwrap();
     let acknowledged = fill(&store, &dir).await;
+    assert!(store.check().await.is_err(), "a store that takes no batch is not ready");
     assert_eq!(jobs_stored(&store).await, acknowledged, "reading goes on, and nothing is half done");
 
     fs::remove_file(&ballast).unwrap();
@@ -87,6 +94,90 @@ async fn full_disk_refuses_whole_batches_and_recovers_when_space_returns() {
 
     let store = SqliteStore::open(SqliteOptions::new(&dir), Arc::new(SystemClock)).unwrap();
     assert_eq!(jobs_stored(&store).await, acknowledged + 10, "all that was acknowledged is there");
+}
+
+#[tokio::test]
+async fn each_check_reaches_the_disk_and_leaves_nothing_behind() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(dir.path()), Arc::new(SystemClock)).unwrap();
+    store.enqueue(batch(1, 1, 10)).await.unwrap();
+    let log_bytes = || fs::metadata(dir.path().join("tenure.db-wal")).unwrap().len();
+    let mut log = log_bytes();
+    for _ in 0..5 {
+        store.check().await.unwrap();
+        assert!(log_bytes() >= log + (64 << 10), "the log has {} bytes, before {log}", log_bytes());
+        log = log_bytes();
+    }
+    assert_eq!(jobs_stored(&store).await, 1);
+    let queues = store.stats().await.unwrap();
+    assert_eq!(queues.len(), 1, "no queue was made");
+    let file = rusqlite::Connection::open(dir.path().join("tenure.db")).unwrap();
+    let rows =
+        "SELECT (SELECT count(*) FROM jobs), (SELECT count(*) FROM requests), (SELECT count(*) FROM blobs)";
+    let rows: (i64, i64, i64) =
+        file.query_row(rows, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap();
+    assert_eq!(rows, (1, 0, 1), "the blob is that of no job, written over each time");
+}
+
+/// Whatever it is that enqueues fail on: here somebody else has put a trigger on the table.
+#[tokio::test]
+async fn what_refuses_an_enqueue_refuses_the_check() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(SqliteOptions::new(dir.path()), Arc::new(SystemClock)).unwrap();
+    store.check().await.unwrap();
+    let file = rusqlite::Connection::open(dir.path().join("tenure.db")).unwrap();
+    for table in ["jobs", "requests"] {
+        let trigger = "BEFORE INSERT ON {} BEGIN SELECT RAISE(ABORT, 'not now'); END".replace("{}", table);
+        file.execute_batch(&format!("CREATE TRIGGER refuse {trigger}")).unwrap();
+        let request_id = Some(RequestId::new("r").unwrap());
+        assert!(store.enqueue(EnqueueBatch { request_id, ..batch(1, 1, 10) }).await.is_err());
+        assert!(store.check().await.is_err(), "{table}");
+        file.execute_batch("DROP TRIGGER refuse").unwrap();
+        store.check().await.unwrap();
+    }
+}
+
+/// What is written to a file that nobody can open again is lost with the process.
+#[tokio::test]
+async fn nothing_is_acknowledged_once_a_file_was_removed_or_replaced() {
+    let remove = |path: &Path| fs::remove_file(path).unwrap();
+    // As a backup that is restored under a running server.
+    let replace = |path: &Path| {
+        let other = path.with_extension("other");
+        fs::copy(path, &other).unwrap();
+        fs::rename(other, path).unwrap();
+    };
+    let faults: [(&str, &dyn Fn(&Path)); 5] = [
+        ("tenure.db", &remove),
+        ("tenure.db", &replace),
+        ("tenure.db-wal", &remove),
+        ("tenure.db-shm", &remove),
+        // Without it a second server would open the same files.
+        ("tenure.lock", &remove),
+    ];
+    for (name, fault) in faults {
+        let dir = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(SqliteOptions::new(dir.path()), Arc::new(SystemClock)).unwrap();
+        store.enqueue(batch(0, 10, 10)).await.unwrap();
+        fault(&dir.path().join(name));
+        let begun = Instant::now();
+        let mut acknowledged = 10;
+        let refusal = loop {
+            match store.enqueue(batch(acknowledged, 1, 10)).await {
+                Ok(_) => acknowledged += 1,
+                Err(error) => break error,
+            }
+            assert!(begun.elapsed() < PATIENCE, "it is never noticed");
+        };
+        let StoreError::Unavailable(why) = &refusal else { panic!("{refusal}") };
+        assert!(
+            why.contains(name) && why.contains("removed or replaced") && why.contains("stop the server"),
+            "{why}"
+        );
+        assert_eq!(store.check().await, Err(refusal.clone()), "it is not ready either");
+        assert_eq!(store.enqueue(batch(acknowledged, 1, 10)).await, Err(refusal));
+        assert_eq!(jobs_stored(&store).await as u64, acknowledged, "what was refused is not there");
+    }
 }
 
 #[tokio::test]

@@ -32,6 +32,7 @@ use crate::metrics::Metrics;
 use crate::news::WatchedElsewhere;
 use crate::pingers::Pingers;
 use crate::pulse::Pulse;
+use crate::readiness::Readiness;
 use crate::sessions::Sessions;
 use crate::stall::RenewalHealth;
 use crate::volatile::{Ends, NoRoom};
@@ -56,6 +57,7 @@ pub(crate) struct Api {
     pub(crate) sessions: Sessions,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) renewals: RenewalHealth,
+    pub(crate) readiness: Readiness,
     pub(crate) pingers: Pingers,
     pub(crate) faults: Faults,
     pub(crate) exclusive: ExclusiveQueues,
@@ -88,6 +90,7 @@ impl Api {
             sessions: Sessions::new(metrics.sessions.clone()),
             watchers: Watchers::new(),
             renewals: RenewalHealth::default(),
+            readiness: Readiness::default(),
             pingers: Pingers::new(config.pings, Arc::clone(&clock)),
             faults,
             exclusive: ExclusiveQueues::default(),

@@ -25,6 +25,10 @@ pub(crate) struct Gated {
     pub(crate) ends: Semaphore,
     /// So many reports fail before one is taken.
     pub(crate) failures: AtomicU32,
+    /// How often it was asked whether it can take jobs.
+    pub(crate) probes: AtomicU32,
+    /// The answers wait here.
+    pub(crate) checks: Semaphore,
     /// How often rows were looked for whose lease is over.
     pub(crate) looks: AtomicU32,
     /// So many take-overs happen, but are answered with an error.
@@ -56,6 +60,8 @@ impl Gated {
             reports: Semaphore::new(Semaphore::MAX_PERMITS),
             ends: Semaphore::new(Semaphore::MAX_PERMITS),
             failures: AtomicU32::new(0),
+            probes: AtomicU32::new(0),
+            checks: Semaphore::new(Semaphore::MAX_PERMITS),
             looks: AtomicU32::new(0),
             take_overs_unheard: AtomicU32::new(0),
             take_overs: Semaphore::new(Semaphore::MAX_PERMITS),
@@ -98,6 +104,12 @@ macro_rules! gated {
             async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {
                 self.looks.fetch_add(1, Ordering::SeqCst);
                 self.inner.expired(registry, limit).await
+            }
+
+            async fn check(&self) -> Result<(), StoreError> {
+                self.probes.fetch_add(1, Ordering::SeqCst);
+                pass(&self.checks).await;
+                self.inner.check().await
             }
 
             fn is_shared(&self) -> bool {
@@ -178,5 +190,4 @@ gated! {
     fn queue_settings() -> Vec<(QueueName, QueueSettings)>;
     fn called_off(registry: RegistryId) -> Vec<(WorkerKey, Hold)>;
     fn deadlines(registry: RegistryId) -> Deadlines;
-    fn check() -> ();
 }

@@ -18,6 +18,7 @@ mod leaving;
 mod membership;
 mod pings;
 mod raw;
+mod readiness;
 mod resigning;
 mod room;
 mod seats;

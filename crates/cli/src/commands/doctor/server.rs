@@ -72,9 +72,11 @@ pub(super) fn findings(servers: &str, health: &Health, is_expected: bool) -> Vec
     };
     let ready = match readiness {
         Ok(()) => Finding::ok("readiness", "its store takes commits"),
-        Err(why) => {
-            Finding::fail("readiness", why, "see its log; it comes back by itself when its store does")
-        }
+        Err(why) => Finding::fail(
+            "readiness",
+            why,
+            "do as it says; then it comes back by itself, unless it says that it must be started again",
+        ),
     };
     vec![reached, ready]
 }
