@@ -217,6 +217,9 @@ struct File {
     #[serde(deserialize_with = "size::deserialize")]
     volatile_memory: Option<u64>,
     allow_host: Vec<String>,
+    connections_per_address: Option<usize>,
+    #[serde(deserialize_with = "size::deserialize")]
+    max_inflight_bytes: Option<u64>,
     cluster: ClusterFile,
 }
 
@@ -244,7 +247,11 @@ impl Settings {
         let defaults = NodeConfig::default();
         let named_store = named_store(&flags, &file)?;
         let volatile = flags.volatile.or(file.volatile());
-        let door = DoorFlags { allow_host: file.allow_host };
+        let door = DoorFlags {
+            allow_host: file.allow_host,
+            connections_per_address: file.connections_per_address,
+            max_inflight_bytes: file.max_inflight_bytes,
+        };
         let volatile_memory = volatile.memory()?;
         let is_elsewhere = |store: StoreKind| store != StoreKind::Postgres && flags.database_url.is_some();
         if let Some(store) = named_store.filter(|store| is_elsewhere(*store)) {

@@ -14,6 +14,7 @@ pub mod effects;
 mod exit;
 pub mod fleet;
 mod logging;
+mod memory;
 mod output;
 mod past;
 mod percentile;

@@ -70,6 +70,12 @@ impl LogLevel {
     }
 }
 
+/// What h2 may say: it warns of each connection whose client does wrong, so that one could fill the log. Whoever asks for more than
+/// usual hears it.
+fn noisy(level: Level) -> Level {
+    if level > Level::INFO { Level::WARN } else { Level::ERROR }
+}
+
 /// Starts logging for the rest of the process. Lines are written from [`stderr::start_thread`] on.
 pub(crate) fn start(args: LogArgs, output: &Output) {
     let default = if output.is_quiet() { LogLevel::Error } else { LogLevel::Info };
@@ -87,6 +93,7 @@ pub(crate) fn start(args: LogArgs, output: &Output) {
     };
     let targets = Targets::new()
         .with_default(LevelFilter::from_level(level.min(Level::WARN)))
+        .with_target("h2", LevelFilter::from_level(noisy(level)))
         .with_targets(OURS.map(|name| (name, level)));
     // A second start keeps the first subscriber, which is what tests in one process need.
     let _ = tracing_subscriber::registry().with(layer.with_filter(targets)).try_init();
@@ -94,4 +101,17 @@ pub(crate) fn start(args: LogArgs, output: &Output) {
         error!(%panic, "a thread panicked");
         stderr::flush();
     }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_do_not_fill_the_log_unless_more_is_asked_for() {
+        for level in [LogLevel::Error, LogLevel::Warn, LogLevel::Info] {
+            assert_eq!(noisy(level.level()), Level::ERROR);
+        }
+        assert_eq!(noisy(LogLevel::Debug.level()), Level::WARN);
+    }
 }

@@ -46,11 +46,52 @@ pub struct DoorConfig {
     pub hosts: Vec<String>,
     /// How long the message of a gRPC call may take to arrive, and a JSON body. 60 s: 8 MiB over 1 Mbit/s.
     pub message_timeout: Duration,
+    /// Connections at most. 10,240: one for each of 10,000 workers, and some for people.
+    pub connections_max: usize,
+    /// Connections from one address at most; none: 256, and all but a fortieth of them on loopback, where a whole fleet may be.
+    pub connections_per_address: Option<usize>,
+    /// How long a connection without a call stays open. 60 s: clients of ours open another one when they need it.
+    pub idle_timeout: Duration,
+    /// How long a client may take nothing of an answer. 30 s: longer than most networks are gone.
+    pub stalled_timeout: Duration,
+    /// Bytes of bodies and answers on their way at most, over all connections.
+    pub inflight_bytes_max: usize,
+}
+
+impl DoorConfig {
+    /// [`Self::inflight_bytes_max`], unless a quarter of the memory is less.
+    pub const INFLIGHT_BYTES_DEFAULT: usize = 1 << 30;
+    /// The least of it: the largest batch fits several times, on its way in and out.
+    pub const INFLIGHT_BYTES_LEAST: usize = 64 << 20;
+    const CONNECTIONS_MAX: usize = 10_240;
+
+    fn check(&self) -> Result<(), Invalid> {
+        self.hosts.iter().try_for_each(|name| door::check_name(name))?;
+        if self.connections_per_address == Some(0) {
+            return Err(Invalid::new("no connection per address would keep everyone out; choose 1 or more"));
+        }
+        if self.inflight_bytes_max < Self::INFLIGHT_BYTES_LEAST {
+            return Err(Invalid::new(format!(
+                "{} bytes on their way are too few for several large batches; choose {} or more",
+                self.inflight_bytes_max,
+                Self::INFLIGHT_BYTES_LEAST
+            )));
+        }
+        Ok(())
+    }
 }
 
 impl Default for DoorConfig {
     fn default() -> Self {
-        DoorConfig { hosts: Vec::new(), message_timeout: Duration::from_secs(60) }
+        DoorConfig {
+            hosts: Vec::new(),
+            message_timeout: Duration::from_secs(60),
+            connections_max: Self::CONNECTIONS_MAX,
+            connections_per_address: None,
+            idle_timeout: Duration::from_secs(60),
+            stalled_timeout: Duration::from_secs(30),
+            inflight_bytes_max: Self::INFLIGHT_BYTES_DEFAULT,
+        }
     }
 }
 
@@ -101,7 +142,7 @@ impl NodeConfig {
                 self.limits.payload_bytes_max, self.limits.batch_bytes_max
             )));
         }
-        self.door.hosts.iter().try_for_each(|name| door::check_name(name))?;
+        self.door.check()?;
         Ok(self)
     }
 }

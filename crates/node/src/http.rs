@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Answer, Api};
+use crate::door;
 use crate::shield::{to_the_end, while_wanted};
 
 /// The longest `GET …/wait` may wait.
@@ -423,6 +424,9 @@ impl<S: Send + Sync> FromRequest<S> for Body {
         match tokio::time::timeout(BODY_TIMEOUT, Bytes::from_request(request, state)).await {
             Ok(Ok(bytes)) => Ok(Body(bytes)),
             Ok(Err(rejection)) => {
+                if let Some(why) = door::no_room(&rejection) {
+                    return Err(problem(&why.into()));
+                }
                 Err(with_status(&ApiError::invalid(rejection.body_text()), rejection.status()))
             }
             Err(_) => {

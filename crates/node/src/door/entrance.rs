@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::response::Response;
-use http::Request;
-use hyper::body::Incoming;
+use http::{Request, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
 use hyper::service::Service as _;
 use hyper_util::service::TowerToHyperService;
 
+use super::answer_body::AnswerBody;
 use super::blame;
+use super::budget::{Budget, FREE_BYTES, Share};
+use super::connection::{Call, Connection};
 use super::guard::{Guard, Kind};
 use super::hosts::Hosts;
-use super::metrics::DoorMetrics;
+use super::metrics::{DoorMetrics, Reason};
+use super::refusal::Refusal;
 use super::request_body::RequestBody;
 use crate::api::Api;
 use crate::{grpc, http as json};
@@ -23,6 +26,7 @@ use crate::{grpc, http as json};
 pub(crate) struct Entrance {
     guard: Guard,
     doors: TowerToHyperService<Router>,
+    budget: Arc<Budget>,
     metrics: DoorMetrics,
     message_timeout: Duration,
 }
@@ -33,26 +37,57 @@ impl Entrance {
         Entrance {
             guard: Guard::new(hosts),
             doors: TowerToHyperService::new(grpc::routes(api).fallback_service(json::routes(api))),
+            budget: Budget::new(api.config.door.inflight_bytes_max),
             metrics: api.metrics.door.clone(),
             message_timeout: api.config.door.message_timeout,
         }
     }
 
-    /// Answers one request.
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> Result<Response, Infallible> {
+    /// Bytes on their way, of those that are counted.
+    pub(crate) fn inflight_bytes(&self) -> usize {
+        self.budget.used()
+    }
+
+    /// Answers one request of this connection.
+    pub(crate) async fn answer(
+        &self,
+        connection: &Arc<Connection>,
+        request: Request<Incoming>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
         match self.guard.judge(&request) {
-            Ok(kind) => {
-                let patience = (kind == Kind::Unary).then_some(self.message_timeout);
-                let answered = self.doors.call(request.map(|body| RequestBody::new(body, patience))).await;
-                answered.map(|mut response| {
-                    blame::correct(response.headers_mut());
-                    response
-                })
-            }
-            Err(refusal) => {
-                self.metrics.refuse(refusal.reason());
-                Ok(refusal.answer(&request))
+            Ok(kind) => self.let_in(connection, kind, request).await,
+            Err(refusal) => Ok(self.refuse(refusal, &request)),
+        }
+    }
+
+    async fn let_in(
+        &self,
+        connection: &Arc<Connection>,
+        kind: Kind,
+        request: Request<Incoming>,
+    ) -> Result<Response<AnswerBody>, Infallible> {
+        let call = Call::begin(connection);
+        // Counted until the request is answered, though its body is read long before.
+        let is_short = request.body().size_hint().upper().is_some_and(|bytes| bytes < FREE_BYTES as u64);
+        let share = (!is_short).then(|| Arc::new(Share::new(&self.budget)));
+        let (head, body) = request.into_parts();
+        let body = RequestBody::new(body, kind, self.message_timeout, share.clone());
+        let response = self.doors.call(Request::from_parts(head, body)).await?;
+        drop(share);
+        let (mut head, body) = response.into_parts();
+        blame::correct(&mut head.headers);
+        match AnswerBody::new(body, kind, call, &self.budget) {
+            Ok(body) => Ok(Response::from_parts(head, body)),
+            Err(why) => {
+                self.metrics.refuse(Reason::Room);
+                let answer = json::with_status(&why.into(), StatusCode::SERVICE_UNAVAILABLE);
+                Ok(answer.map(|body| AnswerBody::words(body, &self.budget)))
             }
         }
+    }
+
+    fn refuse(&self, refusal: Refusal, request: &Request<Incoming>) -> Response<AnswerBody> {
+        self.metrics.refuse(refusal.reason());
+        refusal.answer(request).map(|body| AnswerBody::words(body, &self.budget))
     }
 }

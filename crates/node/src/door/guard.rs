@@ -16,6 +16,8 @@ use super::refusal::Refusal;
 const GRPC_PATH: &str = "/tenure.v1.";
 /// The calls whose requests are streams; they stay open for as long as their client lives.
 const STREAMS: [&str; 2] = ["/tenure.v1.Work/Session", "/tenure.v1.Jobs/Submit"];
+/// The calls whose answers are.
+const WATCHES: [&str; 2] = ["/tenure.v1.Jobs/Watch", "/tenure.v1.Nodes/Watch"];
 const GRPC_TYPE: &str = "application/grpc";
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// As much of a wrong name as is worth repeating.
@@ -28,7 +30,9 @@ pub(crate) enum Kind {
     Http,
     /// A gRPC call with one message.
     Unary,
-    /// A gRPC call whose messages never end.
+    /// A gRPC call with one message, and answers without end.
+    Watch,
+    /// A gRPC call whose messages never end, in either direction.
     Stream,
 }
 
@@ -53,7 +57,11 @@ impl Guard {
             return Ok(Kind::Http);
         }
         check_grpc(request)?;
-        Ok(if STREAMS.contains(&request.uri().path()) { Kind::Stream } else { Kind::Unary })
+        Ok(match request.uri().path() {
+            path if STREAMS.contains(&path) => Kind::Stream,
+            path if WATCHES.contains(&path) => Kind::Watch,
+            _ => Kind::Unary,
+        })
     }
 
     /// The host that the request names, exactly once; none with HTTP/1.0, which no browser speaks.
@@ -293,7 +301,8 @@ mod tests {
         };
         assert_eq!(kind("/tenure.v1.Work/Session"), Kind::Stream);
         assert_eq!(kind("/tenure.v1.Jobs/Submit"), Kind::Stream);
-        assert_eq!(kind("/tenure.v1.Jobs/Watch"), Kind::Unary);
+        assert_eq!(kind("/tenure.v1.Jobs/Watch"), Kind::Watch);
+        assert_eq!(kind("/tenure.v1.Jobs/List"), Kind::Unary);
         assert_eq!(kind("/v1/jobs"), Kind::Http);
     }
 }

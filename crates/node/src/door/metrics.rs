@@ -3,6 +3,7 @@
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
 /// Why a request was answered at the door.
@@ -12,6 +13,7 @@ pub(crate) enum Reason {
     Origin,
     ContentType,
     Grpc,
+    Room,
 }
 
 impl Reason {
@@ -21,6 +23,7 @@ impl Reason {
             Reason::Origin => "origin",
             Reason::ContentType => "content_type",
             Reason::Grpc => "grpc",
+            Reason::Room => "room",
         }
     }
 }
@@ -34,6 +37,10 @@ struct ReasonLabel {
 #[derive(Clone, Default)]
 pub(crate) struct DoorMetrics {
     refused: Family<ReasonLabel, Counter>,
+    pub(super) connections_refused: Counter,
+    pub(super) connections_cut: Counter,
+    pub(super) connections: Gauge,
+    pub(super) inflight_bytes: Gauge,
 }
 
 impl DoorMetrics {
@@ -42,6 +49,22 @@ impl DoorMetrics {
             "requests_refused",
             "Requests answered at the door, by what was wrong with them",
             self.refused.clone(),
+        );
+        registry.register(
+            "connections_refused",
+            "Connections closed at once, because their address or the server had too many",
+            self.connections_refused.clone(),
+        );
+        registry.register(
+            "connections_cut",
+            "Connections ended because their client took nothing of an answer for too long",
+            self.connections_cut.clone(),
+        );
+        registry.register("connections", "Open connections, some seconds ago", self.connections.clone());
+        registry.register(
+            "inflight_bytes",
+            "Bytes of bodies and answers on their way, some seconds ago",
+            self.inflight_bytes.clone(),
         );
     }
 

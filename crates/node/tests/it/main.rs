@@ -6,6 +6,7 @@ mod beginning_anew;
 mod bodies;
 mod called_off;
 mod clock_steps;
+mod crowds;
 mod curl;
 mod draining;
 mod exclusive;
