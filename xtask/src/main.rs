@@ -2,6 +2,8 @@
 //!
 //! Plain std and plain cargo: whoever has a Rust toolchain can run everything. `test` is what every change must pass.
 
+mod apt;
+mod chromium;
 mod fnv;
 mod instructions;
 mod postgres;
@@ -17,7 +19,7 @@ use steps::{Failed, Steps};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--no-lint] [-- FILTER]   what every change must pass: format, clippy, tidy, postgres, build, tests
+  test [--no-lint] [-- FILTER]   what every change must pass: format, clippy, tidy, postgres, chromium, build, tests
                                  --no-lint leaves out format, clippy and tidy; FILTER chooses tests by name
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
@@ -26,6 +28,7 @@ cargo xtask COMMAND
                                  servers on one PostgreSQL (TENURE_SOAK_SECONDS, default 300)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
   postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
+  chromium                       finds Chromium for the tests with hostile web pages; installs it on Debian, as root
   codegen                        writes crates/rpc/src/generated from the .proto file
   help                           this text
 ";
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
         ["soak"] => soak(),
         ["instructions"] => count_instructions(),
         ["postgres"] => postgres::ensure(root()),
+        ["chromium"] => chromium::ensure(root()),
         ["codegen"] => codegen(),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
@@ -98,6 +102,7 @@ fn test(name: &'static str, options: &TestOptions) -> Result<Steps, Failed> {
         steps.own("tidy", tidy::check)?;
     }
     steps.own("postgres", postgres::ensure)?;
+    steps.own("chromium", chromium::ensure)?;
     // The process tests start the binary, which no test target builds. Built with the tests it shares what they depend on; by
     // itself it would have all of that again, with other features.
     steps.cargo("build", &["build", "--workspace", "--all-targets"], &[])?;
@@ -126,6 +131,7 @@ fn soak() -> Result<(), Failed> {
     let mut steps = Steps::new("soak", root());
     // Looked for first, since the simulation takes long.
     steps.own("postgres", postgres::ensure)?;
+    steps.own("chromium", chromium::ensure)?;
     let world = ["run", "--release", "-p", "cli", "--", "sim", "jobs", "--seeds", &seeds];
     steps.cargo("simulation", &world, &[])?;
     let members =

@@ -4,10 +4,9 @@
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
+use crate::apt;
 use crate::steps::Failed;
 
 /// Where Debian keeps them, one folder per version, so that none of them is on the path.
@@ -19,7 +18,7 @@ const NEEDED: [&str; 4] = ["initdb", "pg_ctl", "postgres", "psql"];
 pub(crate) fn ensure(_root: &Path) -> Result<(), Failed> {
     let search = || find(&env::var_os("PATH").unwrap_or_default(), Path::new(DEBIAN_VERSIONS));
     if search().is_none() {
-        install()?;
+        apt::install("postgresql").map_err(|why| refusal(&why))?;
     }
     let found = search().ok_or_else(|| refusal("apt-get installed something else"))?;
     println!("PostgreSQL's server binaries are in {}", found.display());
@@ -37,25 +36,6 @@ fn find(path: &OsStr, versions: &Path) -> Option<PathBuf> {
         let installed = fs::read_dir(versions).ok()?.flatten().filter_map(version);
         installed.filter(|(_, folder)| has_all(folder)).max().map(|(_, folder)| folder)
     })
-}
-
-fn install() -> Result<(), Failed> {
-    // The owner of this very process, as std does not say who we are.
-    let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
-    if !is_root {
-        return Err(refusal("installing them needs root"));
-    }
-    if !Path::new("/etc/debian_version").exists() {
-        return Err(refusal("this is not Debian"));
-    }
-    println!("PostgreSQL's server binaries are missing; trying apt-get");
-    for args in [&["update", "-qq"][..], &["install", "-y", "-qq", "--no-install-recommends", "postgresql"]] {
-        let status = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").status();
-        if !status.is_ok_and(|status| status.success()) {
-            return Err(refusal(&format!("`apt-get {}` failed", args.join(" "))));
-        }
-    }
-    Ok(())
 }
 
 fn refusal(why: &str) -> Failed {

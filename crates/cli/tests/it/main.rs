@@ -1,7 +1,9 @@
 //! The real binary, from the outside: what it does without a server, and what it promises when processes are killed and
 //! frozen.
 
+mod addresses;
 mod backend;
+mod browser;
 mod cluster;
 mod demo;
 mod exclusive;
