@@ -24,7 +24,7 @@ cargo xtask COMMAND
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
   soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), 20,000 clusters, the muster at random and in
-                                 every way, then the process tests, over and over (TENURE_SOAK_ROUNDS, default 200), and five minutes of chaos among
+                                 every way, then the process tests, over and over (TENURE_SOAK_ROUNDS, default 200), attacks by the hundred thousand, and five minutes of chaos among
                                  servers on one PostgreSQL (TENURE_SOAK_SECONDS, default 300)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
   postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
@@ -150,6 +150,8 @@ fn soak() -> Result<(), Failed> {
     }
     let processes = ["test", "--release", "-p", "cli", "--test", "it"];
     steps.cargo("processes", &processes, &[("TENURE_SOAK_ROUNDS", &rounds)])?;
+    let attacks = ["test", "--release", "-p", "cli", "--test", "it", "attacks", "--", "--nocapture"];
+    steps.cargo("attacks", &attacks, &[("TENURE_SOAK_ATTACKS", "1")])?;
     let seconds = env::var("TENURE_SOAK_SECONDS").unwrap_or_else(|_| SOAK_SECONDS_DEFAULT.to_owned());
     let servers = ["test", "--release", "-p", "cli", "--test", "on_postgres", "--", "--nocapture"];
     let lengths = [("TENURE_SOAK_SECONDS", seconds.as_str()), ("TENURE_SOAK_STALL", "60")];

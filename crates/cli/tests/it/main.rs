@@ -2,6 +2,7 @@
 //! frozen.
 
 mod addresses;
+mod attacks;
 mod backend;
 mod browser;
 mod cluster;

@@ -14,13 +14,16 @@ use super::answer_body::AnswerBody;
 use super::blame;
 use super::budget::{Budget, FREE_BYTES, Share};
 use super::connection::{Call, Connection};
-use super::guard::{Guard, Kind};
+use super::guard::{self, Guard, Kind};
 use super::hosts::Hosts;
 use super::metrics::{DoorMetrics, Reason};
 use super::refusal::Refusal;
 use super::request_body::RequestBody;
 use crate::api::Api;
 use crate::{grpc, http as json};
+
+/// What a page of jobs takes while it is read and written down.
+const PAGE_BYTES: usize = 4 << 20;
 
 /// Both doors, and who stands before them.
 pub(crate) struct Entrance {
@@ -69,7 +72,11 @@ impl Entrance {
         let call = Call::begin(connection);
         // Counted until the request is answered, though its body is read long before.
         let is_short = request.body().size_hint().upper().is_some_and(|bytes| bytes < FREE_BYTES as u64);
-        let share = (!is_short).then(|| Arc::new(Share::new(&self.budget)));
+        let makes_page = guard::makes_page(&request);
+        let share = (makes_page || !is_short).then(|| Arc::new(Share::new(&self.budget)));
+        if makes_page && let Some(Err(why)) = share.as_ref().map(|share| share.grow(PAGE_BYTES)) {
+            return Ok(self.refuse(Refusal::no_room(why), &request));
+        }
         let (head, body) = request.into_parts();
         let body = RequestBody::new(body, kind, self.message_timeout, share.clone());
         let response = self.doors.call(Request::from_parts(head, body)).await?;
@@ -78,6 +85,7 @@ impl Entrance {
         blame::correct(&mut head.headers);
         match AnswerBody::new(body, kind, call, &self.budget) {
             Ok(body) => Ok(Response::from_parts(head, body)),
+            // Only answers over HTTP have a length that is known before.
             Err(why) => {
                 self.metrics.refuse(Reason::Room);
                 let answer = json::with_status(&why.into(), StatusCode::SERVICE_UNAVAILABLE);

@@ -109,6 +109,14 @@ impl Guard {
     }
 }
 
+/// Whether the answer is a page of jobs, which is large before its length is known.
+pub(super) fn makes_page<B>(request: &Request<B>) -> bool {
+    match request.uri().path() {
+        "/v1/jobs" => request.method() == Method::GET,
+        path => path == "/tenure.v1.Jobs/List",
+    }
+}
+
 /// Refuses what a page of another origin has its browser send.
 fn check_origin(headers: &HeaderMap, host: Option<&str>) -> Result<(), Refusal> {
     let is_ours = |origin: &HeaderValue| {

@@ -7,6 +7,7 @@ use http::{Request, StatusCode, Version};
 use rpc::ApiError;
 use tonic::Status;
 
+use super::budget::NoRoom;
 use super::guard::is_grpc_type;
 use super::metrics::Reason;
 
@@ -22,6 +23,11 @@ impl Refusal {
     /// The caller must change something.
     pub(crate) fn new(status: StatusCode, reason: Reason, why: String) -> Self {
         Refusal { status, reason, error: ApiError::invalid(why) }
+    }
+
+    /// The caller may try again.
+    pub(crate) fn no_room(why: NoRoom) -> Self {
+        Refusal { status: StatusCode::SERVICE_UNAVAILABLE, reason: Reason::Room, error: why.into() }
     }
 
     pub(crate) fn reason(&self) -> Reason {
