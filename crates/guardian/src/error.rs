@@ -11,6 +11,9 @@ pub enum StartError {
     /// The isolation that was asked for is not allowed here.
     #[error("a PID namespace is not allowed here: {0}; run as root or choose another isolation")]
     NotAllowed(String),
+    /// Jobs are to run as another user, which only root can order.
+    #[error("only root can run jobs as another user; start the worker as root, or as that user")]
+    NotRoot,
     /// Its process ended or was silent instead of saying that it is ready.
     #[error("the guardian did not get ready: {0}")]
     NotReady(String),

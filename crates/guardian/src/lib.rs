@@ -13,15 +13,19 @@
 
 mod cgroup;
 mod client;
+mod conditions;
 mod error;
 mod isolation;
 mod packet;
 mod process;
 mod procfs;
+mod user;
 mod wire;
 
 pub use crate::client::{Exit, Family, Guardian, Launch};
+pub use crate::conditions::{Conditions, Environment};
 pub use crate::error::{GuardianLost, LaunchError, StartError};
 pub use crate::isolation::{Isolation, Protection, UnknownIsolation};
 pub use crate::process::run_if_asked;
+pub use crate::user::User;
 pub use crate::wire::PACKET_BYTES_MAX;

@@ -4,13 +4,13 @@
 use std::time::Duration;
 
 use clock::SystemClock;
-use guardian::{Guardian, Launch};
+use guardian::{Conditions, Guardian, Launch, User};
 use lease::clock_rule::Stopping;
 use lease::guardian::Order;
 use model::{Clock, Nonce, WorkerKey};
 
 const USAGE: &str = "this program is started by a worker to look after its job processes\n\
-                     play-worker <isolation> <servers> <kill wait ms> <safety ms> <hold ms> <how> <shell command>\n\
+                     play-worker <isolation>[@<user>] <servers> <kill wait ms> <safety ms> <hold ms> <how> <shell command>\n\
                      how: exclusive, ordinary, inside (an exclusive job inside the worker), bye (end properly when the input \
                      does) or idle (the same, after the command has ended)";
 
@@ -21,8 +21,13 @@ fn main() {
         ["play-worker", isolation, servers, kill_wait, safety, hold, how, command] => {
             let millis = |text: &str| Duration::from_millis(text.parse().expect("a number of milliseconds"));
             let stopping = Stopping { kill_wait: millis(kill_wait), safety: millis(safety) };
+            let (isolation, user) = isolation
+                .split_once('@')
+                .map_or((isolation, None), |(isolation, user)| (isolation, Some(user)));
+            let user = user.map(|user| User::find(user).expect("a user"));
             let isolation = isolation.parse().expect("an isolation");
-            let guardian = Guardian::start(isolation).expect("a guardian");
+            let conditions = Conditions { user, ..Conditions::isolated(isolation) };
+            let guardian = Guardian::start_under(&conditions).expect("a guardian");
             let runtime = tokio::runtime::Runtime::new().expect("a runtime");
             runtime.block_on(play_worker(guardian, servers, stopping, millis(hold), how, command));
         }

@@ -7,6 +7,8 @@ use lease::clock_rule::Stopping;
 use lease::guardian::{FamilyId, Order};
 use model::{Instant, Nonce, WorkerKey};
 
+use crate::user::Credentials;
+
 /// The largest packet. A launch that takes more is refused: the kernel would not take it in one piece either.
 pub const PACKET_BYTES_MAX: usize = 128 << 10;
 
@@ -17,6 +19,10 @@ pub(crate) enum Said {
     Hello {
         /// You are the init of a PID namespace of your own.
         namespace: bool,
+        /// Jobs may gain privileges by the programs they start.
+        new_privileges: bool,
+        /// Who jobs run as, if not as you.
+        credentials: Option<Credentials>,
     },
     /// Where to take leave, separated by commas.
     Servers(String),
@@ -59,7 +65,10 @@ impl Said {
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut out = Writer::default();
         match self {
-            Said::Hello { namespace } => out.u8(0).u8(u8::from(*namespace)),
+            Said::Hello { namespace, new_privileges, credentials } => {
+                out.u8(0).u8(u8::from(*namespace)).u8(u8::from(*new_privileges));
+                out.credentials(credentials.as_ref())
+            }
             Said::Servers(servers) => out.u8(1).text(servers),
             Said::Launch { family, exclusive, command } => {
                 out.u8(2).u64(family.0).u8(u8::from(*exclusive)).text(&command.program);
@@ -81,7 +90,11 @@ impl Said {
     pub(crate) fn read(bytes: &[u8]) -> Option<Said> {
         let mut input = Reader(bytes);
         let said = match input.u8()? {
-            0 => Said::Hello { namespace: input.bool()? },
+            0 => Said::Hello {
+                namespace: input.bool()?,
+                new_privileges: input.bool()?,
+                credentials: input.credentials()?,
+            },
             1 => Said::Servers(input.text()?),
             2 => {
                 let (family, exclusive) = (FamilyId(input.u64()?), input.bool()?);
@@ -153,6 +166,11 @@ impl Writer {
         self
     }
 
+    fn u32(&mut self, value: u32) -> &mut Self {
+        self.0.extend(value.to_le_bytes());
+        self
+    }
+
     fn i32(&mut self, value: i32) -> &mut Self {
         self.0.extend(value.to_le_bytes());
         self
@@ -170,6 +188,17 @@ impl Writer {
 
     fn span(&mut self, span: Duration) -> &mut Self {
         self.u64(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    fn credentials(&mut self, credentials: Option<&Credentials>) -> &mut Self {
+        self.u8(u8::from(credentials.is_some()));
+        if let Some(Credentials { uid, gid, groups }) = credentials {
+            self.u32(*uid).u32(*gid).u64(groups.len() as u64);
+            for group in groups {
+                self.u32(*group);
+            }
+        }
+        self
     }
 
     fn order(&mut self, order: &Order) -> &mut Self {
@@ -212,6 +241,10 @@ impl<'a> Reader<'a> {
         Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
     }
 
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
+    }
+
     fn i32(&mut self) -> Option<i32> {
         Some(i32::from_le_bytes(self.bytes(4)?.try_into().ok()?))
     }
@@ -228,6 +261,15 @@ impl<'a> Reader<'a> {
 
     fn span(&mut self) -> Option<Duration> {
         self.u64().map(Duration::from_nanos)
+    }
+
+    fn credentials(&mut self) -> Option<Option<Credentials>> {
+        if !self.bool()? {
+            return Some(None);
+        }
+        let (uid, gid) = (self.u32()?, self.u32()?);
+        let groups = (0..self.u64()?).map(|_| self.u32()).collect::<Option<_>>()?;
+        Some(Some(Credentials { uid, gid, groups }))
     }
 
     fn family(&mut self) -> Option<FamilyId> {
@@ -271,8 +313,10 @@ mod tests {
             args: vec!["-c".into(), String::new()],
             env: vec![("A".into(), "b=c".into())],
         };
+        let credentials = Credentials { uid: 1, gid: 2, groups: vec![3, 4] };
         let mut all = vec![
-            Said::Hello { namespace: true },
+            Said::Hello { namespace: true, new_privileges: false, credentials: None },
+            Said::Hello { namespace: false, new_privileges: true, credentials: Some(credentials) },
             Said::Servers("http://a:1,b:2".into()),
             Said::Launch { family, exclusive: true, command },
         ];

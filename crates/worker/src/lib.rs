@@ -98,7 +98,9 @@ mod worker;
 
 /// The process that starts, guards and ends a worker's commands, and outlives the worker.
 pub mod guardian {
-    pub use ::guardian::{Guardian, Isolation, Protection, StartError, run_if_asked};
+    pub use ::guardian::{
+        Conditions, Environment, Guardian, Isolation, Protection, StartError, User, run_if_asked,
+    };
 }
 
 pub use builder::WorkerBuilder;

@@ -1,15 +1,19 @@
 //! `tenure worker`: runs a command for each job.
 
+mod conditions;
+
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::ArgAction;
 use model::QueueName;
+use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 use tracing::{debug, error, info, warn};
-use worker::guardian::{Guardian, Isolation};
+use worker::guardian::Guardian;
 use worker::{ANY_KIND, ExecRunner, KeyEnd, Summary, Worker, WorkerEvent, outcome_word};
 
+use self::conditions::ConditionArgs;
 use crate::connect::ServerArgs;
 use crate::duration;
 use crate::exit::{Exit, Failure};
@@ -24,15 +28,23 @@ Examples:
   tenure worker --queue mail --queue reports --concurrency 8 -- ./handle-job
   tenure worker --queue thumbs -- sh -c 'convert - -resize 200x200 png:-'
   tenure worker --queue thumbs --seat thumbs-1 -- ./handle-job
+  tenure worker --queue build --user builder --env-clear --env CI=1 --env NPM_TOKEN -- ./build
 
 The command gets the payload on stdin and, in its environment, TENURE_JOB_ID, TENURE_ATTEMPT,
 TENURE_MAX_ATTEMPTS, TENURE_FENCE, TENURE_QUEUE, TENURE_KIND, TENURE_WORKER, TENURE_SERVER and
-TENURE_LEASE_MS. What it prints on stdout is the job's result, the end of stderr its error. Its
+TENURE_LEASE_MS, and if the job has them TENURE_TIMEOUT_MS, TENURE_TRACEPARENT and TENURE_EXCLUSIVE.
+What it prints on stdout is the job's result, the end of stderr its error. Its
 exit code says how the job ended:
   0      completed
   65     dead now: trying again will not help
   75     failed, tried again later until the attempts are used up
   other  as 75, and so is an end by a signal
+
+It inherits the worker's environment except TENURE_* and DATABASE_URL. Other secrets, such as
+AWS_SECRET_ACCESS_KEY, are passed on: use --env-clear where the jobs must not have them, and
+--env NAME for what they need. (--env NAME=VALUE can be read in the list of processes.) Set-user-ID
+programs such as sudo gain nothing, unless --allow-new-privs is given. With --user the commands have
+that user's groups and no capabilities, and cannot signal the worker or its guardian.
 
 SIGTERM or Ctrl-C drains: no new jobs, those at work get the grace, what is left is handed back
 unharmed. A second signal kills them and ends at once. The worker itself exits with 0, or with 1
@@ -50,6 +62,14 @@ machine's other processes.";
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(flatten)]
+    work: WorkArgs,
+    #[command(flatten)]
+    conditions: ConditionArgs,
+}
+
+#[derive(Debug, clap::Args)]
+struct WorkArgs {
     /// A queue to serve; several may be given
     #[arg(long, value_name = "QUEUE", required = true, action = ArgAction::Append)]
     queue: Vec<QueueName>,
@@ -77,9 +97,6 @@ pub(crate) struct Args {
     /// Refuse to start unless jobs of exclusive and volatile queues can be taken
     #[arg(long)]
     exclusive: bool,
-    /// How commands are kept apart: namespace (a PID namespace of their own), groups, or auto (what is allowed)
-    #[arg(long, value_name = "auto|namespace|groups", default_value = "auto")]
-    isolation: Isolation,
     #[command(flatten)]
     server: ServerArgs,
     #[command(flatten)]
@@ -91,13 +108,18 @@ pub(crate) struct Args {
 
 /// Starts the guardian, which needs a process without threads, and then the worker.
 pub(crate) fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
-    logging::start(args.log, output);
-    let guardian = Guardian::start(args.isolation)?;
+    let Args { conditions, work } = args;
+    logging::start(work.log, output);
+    // The environment that this process was started with may have secrets in it. Jobs of the same user could read it in /proc.
+    if let Err(error) = set_dumpable_behavior(DumpableBehavior::NotDumpable) {
+        warn!(%error, "jobs of the same user may read this worker's memory and environment");
+    }
+    let guardian = Guardian::start_under(&conditions.conditions()?)?;
     stderr::start_thread().context("cannot start a thread")?;
-    super::long_running(work(args, guardian, output))
+    super::long_running(run_until_stopped(work, guardian, output))
 }
 
-async fn work(args: Args, guardian: Guardian, output: &Output) -> anyhow::Result<Exit> {
+async fn run_until_stopped(args: WorkArgs, guardian: Guardian, output: &Output) -> anyhow::Result<Exit> {
     let concurrency = args.concurrency.map_or_else(cpus, NonZeroU32::get);
     let runner = ExecRunner::new(args.command)?;
     let (guarded_by, protection) = (guardian.pid(), guardian.protection());

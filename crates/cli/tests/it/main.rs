@@ -6,6 +6,7 @@ mod attacks;
 mod backend;
 mod browser;
 mod cluster;
+mod conditions;
 mod demo;
 mod exclusive;
 mod exclusive_inside;

@@ -1,9 +1,11 @@
 //! A family as the worker sees it: three pipes, two orders, one end.
 
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use lease::guardian::{FamilyId, Order};
 use model::Instant;
+use rustix::fs::fchown;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, pipe_with};
 use tokio::net::unix::pipe::{Receiver, Sender};
@@ -66,11 +68,11 @@ pub(super) async fn launch(ward: &Arc<Ward>, launch: Launch) -> Result<Family, L
     let (stdin_theirs, stdin) = if no_input {
         (ward.nothing.try_clone().map_err(LaunchError::Failed)?, None)
     } else {
-        let (theirs, ours) = pipe_with(PipeFlags::CLOEXEC)?;
+        let (theirs, ours) = pipe(ward)?;
         (theirs, Some(ours))
     };
-    let (stdout, stdout_theirs) = pipe_with(PipeFlags::CLOEXEC)?;
-    let (stderr, stderr_theirs) = pipe_with(PipeFlags::CLOEXEC)?;
+    let (stdout, stdout_theirs) = pipe(ward)?;
+    let (stderr, stderr_theirs) = pipe(ward)?;
     for ours in [Some(&stdout), Some(&stderr), stdin.as_ref()].into_iter().flatten() {
         rustix::io::ioctl_fionbio(ours, true)?;
     }
@@ -97,6 +99,15 @@ pub(super) async fn launch(ward: &Arc<Ward>, launch: Launch) -> Result<Family, L
             Err(error)
         }
     }
+}
+
+/// A pipe that the job's user may open again by its name, such as `/dev/stderr`.
+fn pipe(ward: &Ward) -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (reader, writer) = pipe_with(PipeFlags::CLOEXEC)?;
+    if let Some((user, group)) = ward.owner {
+        fchown(&writer, Some(user), Some(group))?;
+    }
+    Ok((reader, writer))
 }
 
 impl From<Errno> for LaunchError {

@@ -7,6 +7,7 @@ mod start;
 
 use lease::clock_rule::Stopping;
 use lease::guardian::Order;
+use rustix::process::{Gid, Uid};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::Child;
@@ -15,6 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use self::aftermath::Remains;
 use self::line::Line;
+use crate::conditions::Conditions;
 use crate::error::{GuardianLost, LaunchError, StartError};
 use crate::isolation::{Isolation, Protection};
 use crate::wire::Said;
@@ -39,18 +41,28 @@ struct Ward {
     is_engaged: AtomicBool,
     /// `/dev/null`.
     nothing: OwnedFd,
+    /// To whom the pipes of job processes must belong, if not to us.
+    owner: Option<Owner>,
 }
+
+/// A user and a group.
+type Owner = (Uid, Gid);
 
 impl Guardian {
     /// Starts this same program again as a guardian; its `main` begins with [`run_if_asked`](crate::run_if_asked).
     pub fn start(isolation: Isolation) -> Result<Guardian, StartError> {
+        Self::start_under(&Conditions::isolated(isolation))
+    }
+
+    /// The same, for jobs that run under these conditions.
+    pub fn start_under(conditions: &Conditions) -> Result<Guardian, StartError> {
         // Also right when the program's file was replaced meanwhile.
-        Self::start_program(Path::new("/proc/self/exe"), isolation)
+        Self::start_program(Path::new("/proc/self/exe"), conditions)
     }
 
     /// Starts a program whose `main` begins with [`run_if_asked`](crate::run_if_asked) as a guardian.
-    pub fn start_program(program: &Path, isolation: Isolation) -> Result<Guardian, StartError> {
-        start::start(program, isolation).map(|ward| Guardian { ward: Arc::new(ward) })
+    pub fn start_program(program: &Path, conditions: &Conditions) -> Result<Guardian, StartError> {
+        start::start(program, conditions).map(|ward| Guardian { ward: Arc::new(ward) })
     }
 
     /// Takes it into service; false if it is in somebody's already. It knows one worker and one lease.

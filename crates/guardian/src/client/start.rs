@@ -12,11 +12,12 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
+use rustix::process::{Gid, Pid, PidfdFlags, Uid, geteuid, getpid, pidfd_open};
 use rustix::thread::UnshareFlags;
 
 use super::Ward;
 use super::line::Line;
+use crate::conditions::Conditions;
 use crate::error::StartError;
 use crate::isolation::{Isolation, Protection};
 use crate::packet;
@@ -27,23 +28,30 @@ use std::os::fd::AsFd;
 /// How long a guardian may take to get ready: an exec, and perhaps a mount.
 const READY_WAIT: Duration = Duration::from_secs(10);
 
-pub(super) fn start(program: &Path, isolation: Isolation) -> Result<Ward, StartError> {
-    match isolation {
-        Isolation::Groups => attempt(program, false),
-        Isolation::Namespace => attempt(program, true).map_err(|error| match error {
+pub(super) fn start(program: &Path, conditions: &Conditions) -> Result<Ward, StartError> {
+    if conditions.user.is_some() && !geteuid().is_root() {
+        return Err(StartError::NotRoot);
+    }
+    let attempt = |namespace| attempt(program, conditions, namespace);
+    match conditions.isolation {
+        Isolation::Groups => attempt(false),
+        Isolation::Namespace => attempt(true).map_err(|error| match error {
             StartError::NotReady(why) => StartError::NotAllowed(why),
             StartError::Spawn(error) => StartError::NotAllowed(error.to_string()),
             refused => refused,
         }),
-        Isolation::Auto => attempt(program, true).or_else(|_| attempt(program, false)),
+        Isolation::Auto => attempt(true).or_else(|_| attempt(false)),
     }
 }
 
-fn attempt(program: &Path, namespace: bool) -> Result<Ward, StartError> {
+fn attempt(program: &Path, conditions: &Conditions, namespace: bool) -> Result<Ward, StartError> {
     let (ours, theirs) = packet::line().map_err(StartError::Spawn)?;
     let nothing = File::open("/dev/null").map_err(StartError::Spawn)?.into();
-    let mut child = spawn(program, theirs, namespace).map_err(StartError::Spawn)?;
-    match greet(&child, &ours, namespace) {
+    let mut child = spawn(program, conditions, theirs, namespace).map_err(StartError::Spawn)?;
+    let credentials = conditions.user.as_ref().map(|user| user.credentials.clone());
+    let owner = credentials.as_ref().map(|it| (Uid::from_raw(it.uid), Gid::from_raw(it.gid)));
+    let hello = Said::Hello { namespace, new_privileges: conditions.new_privileges, credentials };
+    match greet(&child, &ours, &hello) {
         Ok((peer, cgroup)) => Ok(Ward {
             pid: child.id(),
             child: Mutex::new(child),
@@ -52,6 +60,7 @@ fn attempt(program: &Path, namespace: bool) -> Result<Ward, StartError> {
             line: Line::new(ours, peer),
             is_engaged: AtomicBool::new(false),
             nothing,
+            owner,
         }),
         Err(error) => {
             let _ = child.kill();
@@ -61,9 +70,11 @@ fn attempt(program: &Path, namespace: bool) -> Result<Ward, StartError> {
     }
 }
 
-fn spawn(program: &Path, line: OwnedFd, namespace: bool) -> io::Result<Child> {
+fn spawn(program: &Path, conditions: &Conditions, line: OwnedFd, namespace: bool) -> io::Result<Child> {
     let mut command = Command::new(program);
-    command.arg0("tenure-guardian").env(MARKER, "1").stdin(line).stdout(Stdio::null());
+    // What jobs must not see, their parent must not show them either.
+    command.env_clear().envs(conditions.variables()).env(MARKER, "1");
+    command.arg0("tenure-guardian").stdin(line).stdout(Stdio::null());
     if !namespace {
         return command.spawn();
     }
@@ -84,13 +95,13 @@ fn enter_namespace() -> io::Result<()> {
 }
 
 /// Tells it who we are and hears what it can do: a descriptor of its process, and where its cgroups are.
-fn greet(child: &Child, line: &OwnedFd, namespace: bool) -> Result<(OwnedFd, Option<String>), StartError> {
+fn greet(child: &Child, line: &OwnedFd, hello: &Said) -> Result<(OwnedFd, Option<String>), StartError> {
     rustix::io::ioctl_fionbio(line, true).map_err(|errno| StartError::Spawn(errno.into()))?;
     let number = i32::try_from(child.id()).ok().and_then(Pid::from_raw).expect("a child has a number");
     let open =
         |process| pidfd_open(process, PidfdFlags::empty()).map_err(|errno| StartError::Spawn(errno.into()));
     let (peer, me) = (open(number)?, open(getpid())?);
-    packet::send(line, &Said::Hello { namespace }.to_bytes(), &[me.as_fd()]).map_err(StartError::Spawn)?;
+    packet::send(line, &hello.to_bytes(), &[me.as_fd()]).map_err(StartError::Spawn)?;
 
     let silent = |why: &str| StartError::NotReady(why.to_owned());
     let timeout = Timespec { tv_sec: READY_WAIT.as_secs() as i64, tv_nsec: 0 };

@@ -1,4 +1,5 @@
-//! The two things that have no safe form: starting a leader, and giving memory back. The only unsafe place of the project.
+//! What has no safe form: starting a leader, giving memory back, and descriptors that nobody here has opened. The only unsafe
+//! place of the project.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fs;
@@ -7,7 +8,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::{mem, ptr};
 
 use rustix::mm::{Advice, madvise};
-use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal, setpgid};
+use rustix::process::{Gid, Pid, Signal, Uid, getppid, set_parent_process_death_signal, setpgid};
+use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 
 /// What a leader needs between its birth and its program: a few frames, and room for a search through `PATH`.
 const STACK_BYTES: usize = 64 << 10;
@@ -30,6 +32,15 @@ pub(super) struct Birth<'a> {
     pub(super) tied_to: Option<Pid>,
     /// Signals that have a handler here.
     pub(super) handled: &'a [i32],
+    /// Who it becomes, if somebody else.
+    pub(super) identity: Option<&'a Identity>,
+}
+
+/// A user as the kernel knows it.
+pub(super) struct Identity {
+    pub(super) user: Uid,
+    pub(super) group: Gid,
+    pub(super) groups: Box<[Gid]>,
 }
 
 /// What the child sees; all of it outlives its use, for the parent sleeps until then.
@@ -114,6 +125,13 @@ fn prepare(birth: &Birth<'_>) -> rustix::io::Result<()> {
         rustix::io::write(entrance, b"0")?;
     }
     setpgid(None, None)?;
+    if let Some(Identity { user, group, groups }) = birth.identity {
+        // These are the kernel's own calls, which change nobody but the child. With the last one its capabilities are gone.
+        set_thread_groups(groups)?;
+        set_thread_res_gid(*group, *group, *group)?;
+        set_thread_res_uid(*user, *user, *user)?;
+    }
+    // After that: a new user has this signal taken away.
     if let Some(parent) = birth.tied_to {
         set_parent_process_death_signal(Some(Signal::KILL))?;
         // One that died before the line above would never send the signal.
@@ -135,6 +153,22 @@ pub(super) fn shed() {
         // dropping its pages loses nothing: the next access finds the same bytes in the file, which stays open as long as it
         // is mapped. A mapping that is gone by now is an error, which is ignored.
         let _ = unsafe { madvise(start as *mut _, length, Advice::LinuxDontNeed) };
+    }
+}
+
+/// The first descriptor that is not a standard stream.
+const FIRST_DESCRIPTOR: RawFd = 3;
+
+/// Closes everything that this process was started with besides its standard streams. For a process that has opened nothing
+/// itself yet. The numbers are read from `/proc`, because `close_range` is missing in kernels that we run on.
+#[expect(unsafe_code, reason = "nobody owns what is closed")]
+pub(super) fn close_descriptors() {
+    let entries = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
+    let numbers: Vec<RawFd> = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in numbers.into_iter().filter(|number| *number >= FIRST_DESCRIPTOR) {
+        // SAFETY: a guardian calls this first of all, when it knows that this is its only thread, so nothing in this process owns a descriptor beyond
+        // the standard streams or relies on its number. That of the list itself is closed already, which is an error here.
+        let _ = unsafe { libc::close(descriptor) };
     }
 }
 

@@ -8,7 +8,7 @@
 //! | `families` | who belongs to whom, who is left |
 //! | `children` | the kernel's list of our children |
 //! | `spawn` | start a leader |
-//! | `audited` | the birth of a leader, giving memory back; the one unsafe place |
+//! | `audited` | the birth of a leader, giving memory back, inherited descriptors; the one unsafe place |
 //! | `leave` | tell a server |
 //! | `waker` | wait for any of it |
 //! | `complaint` | say what went wrong without being held up by it |

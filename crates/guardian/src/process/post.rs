@@ -68,10 +68,10 @@ struct Launch {
 impl Post {
     /// Begins to guard, and says so.
     pub(super) fn take(mut mouth: Mouth, station: Station) -> io::Result<Post> {
-        let Station { worker, children, grove, namespace } = station;
+        let Station { worker, children, grove, namespace, credentials } = station;
         let cgroup = grove.as_ref().map(|grove| Arc::clone(grove.cgroup()));
         let path = cgroup.as_ref().and_then(|cgroup| cgroup.path().to_str().map(str::to_owned));
-        let spawner = Spawner::new(cgroup, (!namespace).then(getpid));
+        let spawner = Spawner::new(cgroup, (!namespace).then(getpid), credentials);
         mouth.say(Event::Ready { cgroup: path });
         mouth.flush();
         Ok(Post {

@@ -10,12 +10,15 @@ use std::sync::atomic::AtomicBool;
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 use rustix::process::{Pid, getpid, set_child_subreaper, setsid};
+use rustix::thread::set_no_new_privs;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 
+use super::audited;
 use super::children::Children;
 use super::mouth::{Heard, Mouth};
 use super::post::Post;
 use crate::cgroup::Grove;
+use crate::user::Credentials;
 use crate::wire::{Event, Said};
 
 /// What service managers and terminals send to whole groups. A guardian ends after its worker, not with it.
@@ -24,9 +27,14 @@ pub(super) const HANDLED: [i32; 7] = [SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1,
 /// Makes this process a guardian of whoever is at the other end of its standard input. The sentence says why not; the
 /// other end was told too.
 pub(super) fn become_guardian() -> Result<Post, String> {
+    let number = be_alone();
+    if number.is_ok() {
+        // What the worker was started with and knows nothing of is nobody's down here. Nothing of ours is open yet.
+        audited::close_descriptors();
+    }
     let line = io::stdin().as_fd().try_clone_to_owned().map_err(|error| format!("no line: {error}"))?;
     let mut mouth = Mouth::new(line);
-    match prepare(&mut mouth) {
+    match number.and_then(|number| prepare(&mut mouth, number)) {
         Ok(station) => Post::take(mouth, station).map_err(|error| format!("cannot take my post: {error}")),
         Err(why) => {
             mouth.say(Event::Unfit(why.clone()));
@@ -44,11 +52,20 @@ pub(super) struct Station {
     pub(super) grove: Option<Grove>,
     /// We are the init of a PID namespace.
     pub(super) namespace: bool,
+    /// Who jobs run as, if not as us.
+    pub(super) credentials: Option<Credentials>,
 }
 
-fn prepare(mouth: &mut Mouth) -> Result<Station, String> {
-    let number = be_alone()?;
-    let (worker, namespace) = greeting(mouth)?;
+/// The worker's first word.
+struct Greeting {
+    worker: OwnedFd,
+    namespace: bool,
+    new_privileges: bool,
+    credentials: Option<Credentials>,
+}
+
+fn prepare(mouth: &mut Mouth, number: u32) -> Result<Station, String> {
+    let Greeting { worker, namespace, new_privileges, credentials } = greeting(mouth)?;
     for signal in HANDLED {
         // A handler, unlike an ignored signal, is not inherited by the jobs.
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false)))
@@ -61,8 +78,12 @@ fn prepare(mouth: &mut Mouth) -> Result<Station, String> {
         own_proc()?;
     }
     set_child_subreaper(Some(getpid())).map_err(|errno| format!("cannot adopt orphans: {errno}"))?;
+    if !new_privileges {
+        // For us, too: everyone we start inherits it, and nobody can take it back.
+        set_no_new_privs(true).map_err(|errno| format!("cannot give up new privileges: {errno}"))?;
+    }
     let children = Children::open().map_err(|error| format!("cannot see my children in /proc: {error}"))?;
-    Ok(Station { worker, children, grove: Grove::plant(number), namespace })
+    Ok(Station { worker, children, grove: Grove::plant(number), namespace, credentials })
 }
 
 /// The number of this process as the worker sees it. Refuses to go on with a thread that is not ours: children belong to
@@ -80,7 +101,7 @@ fn be_alone() -> Result<u32, String> {
     number.ok_or_else(|| "cannot read /proc/self".to_owned())
 }
 
-fn greeting(mouth: &mut Mouth) -> Result<(OwnedFd, bool), String> {
+fn greeting(mouth: &mut Mouth) -> Result<Greeting, String> {
     loop {
         poll(&mut [PollFd::new(mouth.line(), PollFlags::IN)], None)
             .map_err(|errno| format!("cannot hear the worker: {errno}"))?;
@@ -91,7 +112,9 @@ fn greeting(mouth: &mut Mouth) -> Result<(OwnedFd, bool), String> {
             continue;
         };
         return match (said, descriptors.pop()) {
-            (Said::Hello { namespace }, Some(worker)) => Ok((worker, namespace)),
+            (Said::Hello { namespace, new_privileges, credentials }, Some(worker)) => {
+                Ok(Greeting { worker, namespace, new_privileges, credentials })
+            }
             _ => Err("the worker did not greet".to_owned()),
         };
     }

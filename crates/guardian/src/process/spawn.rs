@@ -7,12 +7,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use lease::guardian::FamilyId;
-use rustix::process::{Pid, Signal, WaitOptions, kill_process_group, waitpid};
+use rustix::process::{Gid, Pid, Signal, Uid, WaitOptions, kill_process_group, waitpid};
 
 use super::MARKER;
-use super::audited::{Birth, Midwife};
+use super::audited::{Birth, Identity, Midwife};
 use super::setup::HANDLED;
 use crate::cgroup::Cgroup;
+use crate::user::Credentials;
 use crate::wire::CommandLine;
 
 /// Starts leaders, and ties them to this guardian.
@@ -24,6 +25,8 @@ pub(super) struct Spawner {
     tied_to: Option<Pid>,
     /// What every leader inherits, as `NAME=value`.
     inherited: Vec<CString>,
+    /// Who leaders run as, if not as we.
+    identity: Option<Identity>,
 }
 
 /// A family to start.
@@ -43,10 +46,19 @@ pub(super) struct Leader {
 }
 
 impl Spawner {
-    pub(super) fn new(cgroup: Option<Arc<Cgroup>>, tied_to: Option<Pid>) -> Spawner {
+    pub(super) fn new(
+        cgroup: Option<Arc<Cgroup>>,
+        tied_to: Option<Pid>,
+        credentials: Option<Credentials>,
+    ) -> Spawner {
         let variables = std::env::vars_os().filter(|(name, _)| name != MARKER);
         let inherited = variables.filter_map(|(name, value)| variable(&name, &value).ok()).collect();
-        Spawner { midwife: Midwife::new(), cgroup, tied_to, inherited }
+        let identity = credentials.map(|Credentials { uid, gid, groups }| Identity {
+            user: Uid::from_raw(uid),
+            group: Gid::from_raw(gid),
+            groups: groups.into_iter().map(Gid::from_raw).collect(),
+        });
+        Spawner { midwife: Midwife::new(), cgroup, tied_to, inherited, identity }
     }
 
     /// Starts one, and returns when its program runs.
@@ -80,6 +92,7 @@ impl Spawner {
             entrance: entrance.as_ref().map(AsFd::as_fd),
             tied_to: self.tied_to,
             handled: &HANDLED,
+            identity: self.identity.as_ref(),
         })
     }
 }

@@ -11,7 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use crate::support::{Witness, attached, end, exclusive, guardians, shell};
 
 /// Runs it to its end; what it wrote, and how it ended.
-async fn run(guardian: &Guardian, launch: Launch, input: &[u8]) -> (String, String, Exit) {
+pub(crate) async fn run(guardian: &Guardian, launch: Launch, input: &[u8]) -> (String, String, Exit) {
     let mut family = guardian.launch(launch).await.expect("a family");
     let mut stdin = family.stdin.take().expect("it was not taken");
     stdin.write_all(input).await.expect("it reads");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use guardian::{Guardian, GuardianLost, Isolation, LaunchError};
+use guardian::{Conditions, Guardian, GuardianLost, Isolation, LaunchError};
 use rustix::process::Signal;
 use tokio::time::timeout;
 
@@ -79,7 +79,8 @@ async fn what_worker_and_guardian_leave_in_a_cgroup_is_ended_by_the_next_guardia
     worker.guardian.signal(Signal::KILL);
     worker.guardian.wait();
     worker.kill();
-    let next = Guardian::start_program(Path::new(PROGRAM), Isolation::Groups).expect("a guardian");
+    let next = Guardian::start_program(Path::new(PROGRAM), &Conditions::isolated(Isolation::Groups))
+        .expect("a guardian");
     let limit = "processes that outlive a SIGKILL of both worker and guardian";
     assert!(next.protection().limits().contains(&limit));
     match directory {
@@ -88,7 +89,8 @@ async fn what_worker_and_guardian_leave_in_a_cgroup_is_ended_by_the_next_guardia
             witness.wait_until_released();
             // Another one that starts at the same time may be at it.
             let is_gone = || {
-                Guardian::start_program(Path::new(PROGRAM), Isolation::Groups).expect("a guardian");
+                Guardian::start_program(Path::new(PROGRAM), &Conditions::isolated(Isolation::Groups))
+                    .expect("a guardian");
                 !directory.exists()
             };
             assert!((0..20).any(|_| is_gone()), "a dead guardian's directory is removed");

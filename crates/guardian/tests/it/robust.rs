@@ -77,7 +77,7 @@ impl Raw {
         command.env("TENURE_GUARDIAN", "1").stdin(theirs).stderr(Stdio::null());
         let raw = Raw { child: command.spawn().expect("a guardian"), line };
         drop(command);
-        send(&raw.line, &[0, 0], &[me().as_fd()]);
+        send(&raw.line, &[0, 0, 0, 0], &[me().as_fd()]);
         assert_eq!(receive(&raw.line).first(), Some(&0), "ready");
         raw
     }

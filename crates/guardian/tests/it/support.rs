@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use clock::SystemClock;
-use guardian::{Exit, Family, Guardian, Isolation, Launch};
+use guardian::{Conditions, Exit, Family, Guardian, Isolation, Launch};
 use lease::clock_rule::Stopping;
 use lease::guardian::Order;
 use model::{Clock, Instant, Nonce, WorkerKey};
@@ -28,15 +28,19 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// A guardian in each mode that is allowed here, with its name.
 pub(crate) fn guardians() -> Vec<(&'static str, Guardian)> {
     let program = Path::new(PROGRAM);
-    let mut all = vec![("groups", Guardian::start_program(program, Isolation::Groups).expect("a guardian"))];
-    match Guardian::start_program(program, Isolation::Namespace) {
+    let mut all = vec![(
+        "groups",
+        Guardian::start_program(program, &Conditions::isolated(Isolation::Groups)).expect("a guardian"),
+    )];
+    match Guardian::start_program(program, &Conditions::isolated(Isolation::Namespace)) {
         Ok(guardian) => {
             assert!(guardian.protection().namespace);
             all.push(("namespace", guardian));
         }
         Err(error) => {
             assert!(error.to_string().contains("a PID namespace is not allowed here"), "{error}");
-            let fallback = Guardian::start_program(program, Isolation::Auto).expect("a guardian");
+            let fallback =
+                Guardian::start_program(program, &Conditions::isolated(Isolation::Auto)).expect("a guardian");
             assert!(!fallback.protection().namespace, "auto takes what is allowed");
         }
     }
@@ -48,18 +52,23 @@ pub(crate) fn guardians() -> Vec<(&'static str, Guardian)> {
 
 /// One that cannot see cgroups, where they are seen.
 fn without_cgroups() -> Guardian {
-    let directory = tempfile::tempdir().expect("a directory");
-    let script = directory.path().join("blind");
-    let text = format!("#!/bin/sh\nexec unshare -m sh -c 'umount -a -t cgroup2; exec {PROGRAM}'\n");
-    // Not written by ourselves: whoever is forked by another test meanwhile would hold the file open, and it is busy.
-    let write = Command::new("sh")
-        .args(["-c", r#"printf %s "$1" > "$0" && chmod 755 "$0""#])
-        .args([script.as_os_str(), text.as_ref()])
-        .status();
-    assert!(write.expect("a shell").success());
-    let guardian = Guardian::start_program(&script, Isolation::Groups).expect("a guardian");
+    let blind = script(&format!("exec unshare -m sh -c 'umount -a -t cgroup2; exec {PROGRAM}'"));
+    let conditions = Conditions::isolated(Isolation::Groups);
+    let guardian = Guardian::start_program(&blind.path().join("script"), &conditions).expect("a guardian");
     assert!(!guardian.protection().cgroups);
     guardian
+}
+
+/// A directory with an executable shell script of this text.
+pub(crate) fn script(text: &str) -> TempDir {
+    let directory = tempfile::tempdir().expect("a directory");
+    // Not written by ourselves: whoever is forked by another test meanwhile would hold the file open, and it is busy.
+    let write = Command::new("sh")
+        .args(["-c", r#"printf '#!/bin/sh\n%s\n' "$1" > "$0" && chmod 755 "$0""#])
+        .args([directory.path().join("script").as_os_str(), text.as_ref()])
+        .status();
+    assert!(write.expect("a shell").success());
+    directory
 }
 
 /// Attaches it and gives it a lease that outlasts the test.
@@ -108,6 +117,15 @@ impl Witness {
         let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
         let held = File::options().read(true).custom_flags(nonblocking).open(directory.path().join("hold"));
         Witness { knocks: knocks.expect("a pipe"), held: held.expect("a pipe"), directory }
+    }
+
+    /// Lets processes of other users knock and hold, too.
+    pub(crate) fn open_to_all(&self) {
+        let all = |mode| std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(self.directory.path(), all(0o755)).expect("a directory");
+        for name in ["knock", "hold"] {
+            std::fs::set_permissions(self.directory.path().join(name), all(0o666)).expect("a pipe");
+        }
     }
 
     /// The pipe of this name.

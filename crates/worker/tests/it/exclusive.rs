@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use rpc::wire;
 use tokio::sync::mpsc;
-use worker::guardian::Guardian;
+use worker::guardian::{Conditions, Guardian, Isolation};
 use worker::{JobContext, JobError, StopReason, WorkerBuilder, WorkerEvent};
 
 use crate::fifo::{Fifo, all_gone};
@@ -407,7 +407,7 @@ async fn a_worker_that_must_be_fit_and_is_not_is_refused_with_words() {
 async fn a_guardian_that_cannot_end_this_process_guards_no_exclusive_handlers_inside_it() {
     let url = "http://127.0.0.1:1";
     let program = std::path::Path::new(env!("CARGO_BIN_EXE_worker-guardian"));
-    let start = || Guardian::start_program(program, worker::guardian::Isolation::Namespace);
+    let start = || Guardian::start_program(program, &Conditions::isolated(Isolation::Namespace));
     if start().is_err() {
         // Where namespaces are not allowed, every guardian can end its worker.
         return assert!(guardian().can_kill_worker());

@@ -5,7 +5,7 @@ use std::path::Path;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use worker::guardian::{Guardian, Isolation};
+use worker::guardian::{Conditions, Guardian, Isolation};
 use worker::{JobContext, JobError, Shutdown, StopReason, Summary, Worker, WorkerBuilder, WorkerEvent};
 
 use crate::support::patiently;
@@ -68,7 +68,8 @@ pub(crate) fn builder(servers: &str) -> WorkerBuilder {
 /// A guardian for one worker.
 pub(crate) fn guardian() -> Guardian {
     let program = Path::new(env!("CARGO_BIN_EXE_worker-guardian"));
-    Guardian::start_program(program, Isolation::Groups).expect("a guardian can be started")
+    Guardian::start_program(program, &Conditions::isolated(Isolation::Groups))
+        .expect("a guardian can be started")
 }
 
 /// A handler that gives its payload back.
