@@ -5,6 +5,7 @@
 //! | a key | its first heartbeat |
 //! | until when exclusive jobs may run, and the key may be used | anything is started that relies on it |
 //! | that exclusive jobs run inside this process | the first of them starts |
+//! | which server looks after the worker, and takes its leave | soon after that is known |
 //! | goodbye | the end of a worker that has taken leave by itself |
 //!
 //! That none runs any more is told a moment later, because usually the next one comes before that: each word wakes a process.
@@ -26,7 +27,16 @@ const SETTLE: Duration = Duration::from_millis(100);
 pub(crate) struct Guard {
     guardian: Option<Guardian>,
     told: Told,
+    servers: Servers,
     inside: Arc<Mutex<Inside>>,
+}
+
+/// Where leave can be taken.
+struct Servers {
+    /// Those that the worker was given.
+    given: String,
+    /// The one that took the last heartbeat, once it is known. Others may have named it.
+    ours: String,
 }
 
 /// What the guardian knows of the present key.
@@ -76,7 +86,8 @@ impl Guard {
         if let Some(guardian) = &guardian {
             guardian.attach(servers, stopping);
         }
-        Guard { guardian, told: Told::default(), inside: Arc::default() }
+        let servers = Servers { given: servers.to_owned(), ours: String::new() };
+        Guard { guardian, told: Told::default(), servers, inside: Arc::default() }
     }
 
     /// The worker uses this key from now on.
@@ -85,6 +96,13 @@ impl Guard {
         let mut inside = lock(&self.inside);
         tell(self.guardian.as_ref(), inside.rekey());
         tell(self.guardian.as_ref(), Some(Order::Key { key, nonce }));
+    }
+
+    /// This server took a heartbeat.
+    pub(crate) fn follow_server(&mut self, server: &str) {
+        if let (Some(list), Some(guardian)) = (self.servers.follow(server), &self.guardian) {
+            guardian.leave_at(&list);
+        }
     }
 
     /// Exclusive jobs may run, and the key may be used, until then.
@@ -153,6 +171,17 @@ async fn settle(guardian: Guardian, inside: Arc<Mutex<Inside>>) {
     tokio::time::sleep(SETTLE).await;
     let mut inside = lock(&inside);
     tell(Some(&guardian), inside.settle());
+}
+
+impl Servers {
+    /// Who is to be asked, if that is news: first the one that looks after us.
+    fn follow(&mut self, ours: &str) -> Option<String> {
+        if self.ours == ours {
+            return None;
+        }
+        ours.clone_into(&mut self.ours);
+        Some(format!("{ours},{}", self.given))
+    }
 }
 
 impl Told {
@@ -237,6 +266,15 @@ mod tests {
         assert_eq!(told.follow(at(28), at(28)), [hold(28), None]);
         assert_eq!(Told::default().follow(None, at(20)), [None, lease(20)]);
         assert_eq!(told.follow(None, None), [None, None], "the key is over");
+    }
+
+    #[test]
+    fn leave_is_taken_of_the_server_that_looks_after_us_or_of_those_we_were_given() {
+        let mut servers = Servers { given: "http://a:1,http://b:1".to_owned(), ours: String::new() };
+        let list = |list: &str| Some(list.to_owned());
+        assert_eq!(servers.follow("http://c:1"), list("http://c:1,http://a:1,http://b:1"));
+        assert_eq!(servers.follow("http://c:1"), None, "once");
+        assert_eq!(servers.follow("http://b:1"), list("http://b:1,http://a:1,http://b:1"));
     }
 
     #[test]

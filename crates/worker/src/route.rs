@@ -141,7 +141,7 @@ impl Route {
         self.known.len() > 1 || self.hint.as_ref().is_some_and(|hint| *hint != self.known[0])
     }
 
-    fn here(&self) -> &str {
+    pub(crate) fn here(&self) -> &str {
         match &self.hint {
             Some(hint) if self.is_at_hint => hint,
             _ => &self.known[self.place],

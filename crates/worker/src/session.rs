@@ -215,6 +215,7 @@ impl Session {
         let heartbeat = frame.heartbeat.as_ref().and_then(frame::heartbeat_answer);
         if matches!(heartbeat, Some(Input::HeartbeatAnswered { answer: Answer::Ok(_), .. })) {
             self.route.settled();
+            self.guard.follow_server(self.route.here());
         }
         let forget = frame::forget(&frame.forget);
         let told = frame.worker_set.as_ref().map(frame::told);

@@ -170,8 +170,9 @@ impl Bench {
     /// A counter of the server, over all its labels.
     async fn counted(&self, name: &str) -> Result<u64> {
         let url = self.client().servers().next().context("a client has a server")?;
-        let mut stream = TcpStream::connect(url.trim_start_matches("http://")).await?;
-        stream.write_all(b"GET /metrics HTTP/1.0\r\n\r\n").await?;
+        let host = url.trim_start_matches("http://");
+        let mut stream = TcpStream::connect(host).await?;
+        stream.write_all(format!("GET /metrics HTTP/1.0\r\nhost: {host}\r\n\r\n").as_bytes()).await?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await?;
         let figures = answer.lines().filter(|line| line.starts_with(name));

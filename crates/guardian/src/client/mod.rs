@@ -88,7 +88,7 @@ impl Guardian {
     /// Tells it where to take leave and how to stop exclusive families, and starts to listen to it. To be called once,
     /// inside a runtime, before the first launch.
     pub fn attach(&self, servers: &str, stopping: Stopping) {
-        self.ward.line.send(&Said::Servers(servers.to_owned()));
+        self.leave_at(servers);
         self.tell(Order::Terms(stopping));
         if let Err(error) = line::listen(&self.ward) {
             // Without descriptors or a runtime no job could be run either; the guardian's end is how the worker hears of it.
@@ -96,6 +96,11 @@ impl Guardian {
             self.kill();
             self.ward.line.end(GuardianLost { all_gone: true });
         }
+    }
+
+    /// Tells it where to take leave from now on: addresses separated by commas, asked in this order. It asks nobody else.
+    pub fn leave_at(&self, servers: &str) {
+        self.ward.line.send(&Said::Servers(servers.to_owned()));
     }
 
     /// Tells it something. Never waits; keeps its order with launches.

@@ -1,8 +1,11 @@
 //! Tells a server that the worker is gone: one small HTTP request, without a client that would outweigh the guardian.
 //!
 //! Only the server that looks after the worker takes its leave. Another one answers with status 421 and, if it knows it, the
-//! address of the right one: that one is asked next, then those that are left of the list. Nobody is asked twice in one
-//! round, so servers that send us to and fro cost no time; the next round is the machine's to order.
+//! address of the right one. If that one is on our list it is asked next, then those that are left. Nobody is asked twice in
+//! one round, so servers that send us to and fro cost no time; the next round is the machine's to order.
+//!
+//! The list has the servers that the worker was given and the one that took its last heartbeat. Nobody else is asked, whatever
+//! an answer says: a leave carries the worker's nonce, and goes wherever it is sent from inside the worker's network.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -26,45 +29,38 @@ const STATUS_BYTES: usize = 12;
 const NOT_OWNER: &[u8] = b"421";
 /// As much of such an answer as is read; the address that it names is within that, or not taken.
 const ANSWER_BYTES_MAX: u64 = 4 << 10;
-/// How often one round follows an address that is not on the list.
-const REDIRECTS_MAX: usize = 4;
 
 /// What a server made of a leave.
 enum Answer {
     Taken,
     Refused,
-    /// Another one is to be asked: this one, if it is known.
+    /// Another one is to be asked: this one, it says, if it says anything.
     NotOwner(Option<String>),
 }
 
-/// Takes leave on the first of these servers that takes it, or on whom they send us to. Whether one did, or there was none to
-/// tell.
+/// Takes leave on the first of these servers that takes it. Whether one did, or there was none to tell.
 pub(super) fn take(servers: &str, key: &WorkerKey, nonce: Nonce, words: impl Fn() -> Leave) -> bool {
     let list = servers.split(',').map(authority).filter(|server| !server.is_empty());
-    let mut ahead: VecDeque<String> = list.map(str::to_owned).collect();
-    let mut is_taken = ahead.is_empty();
-    let (mut asked, mut redirects) = (Vec::new(), 0);
+    let mut ahead: VecDeque<&str> = list.collect();
+    if ahead.is_empty() {
+        return true;
+    }
     while let Some(server) = ahead.pop_front() {
-        if asked.contains(&server) {
-            continue;
-        }
-        match post(&server, || request(&server, key, nonce, words())) {
-            Ok(Answer::Taken) => {
-                is_taken = true;
-                break;
+        ahead.retain(|other| *other != server);
+        match post(server, || request(server, key, nonce, words())) {
+            Ok(Answer::Taken) => return true,
+            Ok(Answer::NotOwner(owner)) => {
+                complain(&format!("{server} does not look after {key}"));
+                // It comes to the front, if it was not asked yet.
+                if let Some(place) = ahead.iter().position(|other| Some(*other) == owner.as_deref()) {
+                    ahead.swap(0, place);
+                }
             }
-            Ok(Answer::NotOwner(Some(owner))) if redirects < REDIRECTS_MAX => {
-                redirects += 1;
-                ahead.push_front(owner);
-            }
-            Ok(Answer::Refused | Answer::NotOwner(_)) => {
-                complain(&format!("{server} did not take the leave of {key}"));
-            }
+            Ok(Answer::Refused) => complain(&format!("{server} did not take the leave of {key}")),
             Err(error) => complain(&format!("cannot take leave of {server}: {error}")),
         }
-        asked.push(server);
     }
-    is_taken
+    false
 }
 
 fn request(server: &str, key: &WorkerKey, nonce: Nonce, words: Leave) -> String {
@@ -133,9 +129,7 @@ fn owner(answer: &str) -> Option<String> {
     let (_, rest) = answer.rsplit_once(r#""owner""#)?;
     let value = rest.trim_start().strip_prefix(':')?.trim_start().strip_prefix('"')?;
     let (address, _) = value.split_once('"')?;
-    let host = authority(address);
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    (!host.is_empty() && host.bytes().all(is_plain)).then(|| host.to_owned())
+    Some(authority(address).to_owned())
 }
 
 fn addresses(server: &str) -> io::Result<impl Iterator<Item = std::net::SocketAddr>> {
@@ -228,8 +222,12 @@ mod tests {
         let (second, _) = server(not_owner(&format!("http://{owner}")));
         let (first, _) = server(not_owner(&format!("http://{second}/")));
         let (idle, unasked) = server(TAKEN);
-        assert!(take_leave(&format!("{first},{idle}")), "by way of two that are not in charge");
-        assert!(heard(&asked).starts_with("POST /v1/workers/a%2Fb/leave HTTP/1.1\r\n"));
+        let list = format!("{first},{idle},http://{owner},{second}/");
+        assert!(take_leave(&list), "by way of two that are not in charge");
+        let asked = heard(&asked);
+        assert!(asked.starts_with("POST /v1/workers/a%2Fb/leave HTTP/1.1\r\n"));
+        let head = format!("\r\nhost: {owner}\r\ncontent-type: application/json\r\n");
+        assert!(asked.contains(&head), "as it is known by others: {asked}");
         assert!(unasked.try_recv().is_err(), "it had no reason to be asked");
     }
 
@@ -239,9 +237,19 @@ mod tests {
         let none = "HTTP/1.1 421 Misdirected Request\r\ncontent-length: 2\r\n\r\n{}";
         for answer in [not_owner(&format!("http://{gone}")), none, not_owner("http://a b"), not_owner("")] {
             let ((first, _), (second, asked)) = (server(answer), server(TAKEN));
-            assert!(take_leave(&format!("{first},{second}")), "{answer}");
+            assert!(take_leave(&format!("{first},{second},{gone}")), "{answer}");
             heard(&asked);
         }
+    }
+
+    #[test]
+    fn nobody_is_asked_who_is_not_on_the_list() {
+        let elsewhere = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = elsewhere.local_addr().unwrap();
+        let (first, _) = server(not_owner(&format!("http://{address}")));
+        assert!(!take_leave(&first), "whatever listens there, it would learn the worker's nonce");
+        elsewhere.set_nonblocking(true).unwrap();
+        assert!(elsewhere.accept().is_err(), "nobody came");
     }
 
     #[test]
