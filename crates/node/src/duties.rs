@@ -63,7 +63,8 @@ pub(crate) async fn take(
         bytes_max: CLAIM_BYTES_MAX,
         exclusive: to.is_fit(),
     };
-    match api.store.claim(claim).await {
+    let granted = |answer: &Result<Vec<Claimed>, _>| leases(answer.as_deref().unwrap_or_default());
+    match api.heed(api.store.claim(claim), granted).await {
         Ok(claimed) => {
             let first = to.number_starts(claimed.len() as u64);
             Ok(Taken { to, queues, asked: limit, claimed, first })

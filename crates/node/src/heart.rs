@@ -157,8 +157,8 @@ impl Heart {
                 self.keep(Keep::Promoted { count, limit });
             }
             Event::Promoted { answer: Err(_), .. } => self.keep(Keep::Failed { duty: Duty::Promote }),
-            // Read before we were frozen: holders must be heard first, and nobody is told anything by such old news.
-            Event::Expired { not_after, .. } if self.now() > not_after => {
+            // Read before we or the store stood still: holders must be heard first, and nobody is told anything by such old news.
+            Event::Expired { not_after, .. } if self.now() > not_after || !self.may_take_back() => {
                 self.keep(Keep::Failed { duty: Duty::Reap });
             }
             Event::Expired { limit, not_after, answer: Ok(expired) } => {
@@ -267,6 +267,15 @@ impl Heart {
 
     fn dispatch(&mut self, input: dispatch::Input) {
         self.dispatcher.handle(self.now(), input);
+    }
+
+    /// Not while holders wait for the store, nor before they have got that time back.
+    fn may_take_back(&mut self) -> bool {
+        let now = self.now();
+        if let Some(lasted) = self.api.waiting.stalled_for(now) {
+            self.keep(upkeep::Input::StoreStalled { lasted });
+        }
+        self.upkeep.may_take_back(now)
     }
 
     fn keep(&mut self, input: upkeep::Input) {

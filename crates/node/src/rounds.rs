@@ -55,6 +55,9 @@ pub(crate) async fn settle(api: Arc<Api>, judged: Judged, limit: usize, not_afte
                 "the server stood still before this rescue could begin".to_owned(),
             ));
         }
+        if api.waiting.stalled_for(api.clock.monotonic()).is_some() {
+            return Err(StoreError::Unavailable("the store stands still; holders wait for it".to_owned()));
+        }
         let reaped = api.store.reap(take_back).await?;
         api.note_reaped(&reaped).await;
         Ok(found)

@@ -9,8 +9,8 @@
 //! cancelled ones never need to be told: the price is one pass that finds nothing.
 //!
 //! **Own stalls.** While leases exist, a tick shows that our own loop runs. A tick that is late by more than
-//! [`STALL_TOLERANCE`], or a store that refused renewals for longer, means that workers could not renew through no fault
-//! of theirs: every lease gets that time back, and nothing is taken back for one longest lease, up to [`PAUSE_MAX`].
+//! [`STALL_TOLERANCE`], or a store that refused renewals or kept a call of a holder waiting for longer, means that workers could
+//! not renew, or had not even got the job whose lease was running, through no fault of theirs: every lease gets that time back, and nothing is taken back for one longest lease, up to [`PAUSE_MAX`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -110,7 +110,8 @@ pub enum Input {
         /// Which.
         duty: Duty,
     },
-    /// The store has refused or delayed renewals for this long, up to now. May be told again as it goes on.
+    /// The store has refused renewals, or kept what holders asked of it waiting, for this long, up to now. May be told again as
+    /// it goes on.
     StoreStalled {
         /// How long.
         lasted: Duration,
@@ -292,6 +293,17 @@ impl Upkeep {
         self.reap_from
     }
 
+    /// Whether what is found to be over may be taken back now. A pass that began before a stall was noticed must ask: holders may
+    /// have waited for the store meanwhile, and leases have not got that time back yet.
+    pub fn may_take_back(&self, now: Instant) -> bool {
+        !self.is_making_up() && now >= self.reap_from
+    }
+
+    /// Time that is owed is handed out first, however long the store takes to accept it.
+    fn is_making_up(&self) -> bool {
+        self.extend.in_flight || !self.owed.is_zero()
+    }
+
     fn start(&mut self, now: Instant, longest_lease: Option<Duration>) {
         if let Some(lease) = longest_lease {
             self.longest_read = lease;
@@ -366,8 +378,7 @@ impl Upkeep {
             Timer::Tick => self.tick_at,
             Timer::Extend => self.extend.deadline(),
             Timer::Promote => self.promote.deadline(),
-            // Time that is owed is handed out first, however long the store takes to accept it.
-            Timer::Reap if self.extend.in_flight || !self.owed.is_zero() => None,
+            Timer::Reap if self.is_making_up() => None,
             Timer::Reap => self.reap.deadline().map(|deadline| deadline.max(self.reap_from)),
             Timer::Purge => self.purge.deadline(),
             Timer::Read => self.read.deadline(),

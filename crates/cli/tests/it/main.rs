@@ -19,6 +19,7 @@ mod postgres;
 mod proxy;
 mod server_faults;
 mod simulating;
+mod slow_disk;
 mod support;
 mod talk;
 mod trouble;

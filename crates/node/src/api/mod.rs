@@ -34,7 +34,7 @@ use crate::pingers::Pingers;
 use crate::pulse::Pulse;
 use crate::readiness::Readiness;
 use crate::sessions::Sessions;
-use crate::stall::RenewalHealth;
+use crate::stall::{RenewalHealth, Waiting};
 use crate::volatile::{Ends, NoRoom};
 use crate::watch::Watchers;
 
@@ -57,6 +57,7 @@ pub(crate) struct Api {
     pub(crate) sessions: Sessions,
     pub(crate) watchers: Arc<Watchers>,
     pub(crate) renewals: RenewalHealth,
+    pub(crate) waiting: Waiting,
     pub(crate) readiness: Readiness,
     pub(crate) pingers: Pingers,
     pub(crate) faults: Faults,
@@ -90,6 +91,7 @@ impl Api {
             sessions: Sessions::new(metrics.sessions.clone()),
             watchers: Watchers::new(),
             renewals: RenewalHealth::default(),
+            waiting: Waiting::default(),
             readiness: Readiness::default(),
             pingers: Pingers::new(config.pings, Arc::clone(&clock)),
             faults,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lease::registry::{Input, WorkerState};
 use model::{ErrorKind, Hold, Nonce, Outcome, QueueName, Report, State, WorkerKey};
 use rpc::{ApiError, convert, wire};
-use store::{Claim, Finished, KnownWorker, Progress, Renewed};
+use store::{Claim, Claimed, Finished, KnownWorker, Progress, Renewed};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tracing::info;
@@ -23,7 +23,8 @@ impl Api {
     /// Extends leases; counts the holders that came too late.
     pub(crate) async fn renew_holds(&self, worker: &WorkerKey, holds: Vec<Hold>) -> Answer<Vec<Renewed>> {
         let began = self.clock.monotonic();
-        let answer = self.store.renew(worker, holds, self.config.lease_default).await;
+        let renewing = self.store.renew(worker, holds, self.config.lease_default);
+        let answer = self.heed(renewing, |_| leases(&[])).await;
         if let Some(for_) = self.renewals.observe(began, self.clock.monotonic(), answer.is_ok()) {
             self.tell(Event::StoreStalled { for_ }).await;
         }
@@ -46,7 +47,7 @@ impl Api {
                 (report.hold, failed, report.outcome == Outcome::HandedBack)
             })
             .collect();
-        let answers = self.store.finish(worker, reports).await?;
+        let answers = self.heed(self.store.finish(worker, reports), |_| leases(&[])).await?;
         self.sound_alarms();
         for ((_, failed, handed_back), answer) in marks.iter().zip(&answers) {
             match answer {
@@ -120,7 +121,8 @@ impl Api {
             bytes_max: CLAIM_BYTES_MAX,
             exclusive: false,
         };
-        let claimed = self.store.claim(claim).await?;
+        let granted = |answer: &Result<Vec<Claimed>, _>| leases(answer.as_deref().unwrap_or_default());
+        let claimed = self.heed(self.store.claim(claim), granted).await?;
         if claimed.is_empty() {
             self.refuse_exclusive(&queues)?;
             // A dead key gets nothing, and its empty claims must not pass for empty queues.

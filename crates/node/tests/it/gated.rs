@@ -21,6 +21,8 @@ pub(crate) struct Gated {
     pub(crate) inner: MemoryStore,
     /// Reports wait here.
     pub(crate) reports: Semaphore,
+    /// Answers to claims wait here, when the claims are made and their leases run.
+    pub(crate) claims: Semaphore,
     /// Ends of holders wait here.
     pub(crate) ends: Semaphore,
     /// So many reports fail before one is taken.
@@ -58,6 +60,7 @@ impl Gated {
         Gated {
             inner,
             reports: Semaphore::new(Semaphore::MAX_PERMITS),
+            claims: Semaphore::new(Semaphore::MAX_PERMITS),
             ends: Semaphore::new(Semaphore::MAX_PERMITS),
             failures: AtomicU32::new(0),
             probes: AtomicU32::new(0),
@@ -104,6 +107,12 @@ macro_rules! gated {
             async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {
                 self.looks.fetch_add(1, Ordering::SeqCst);
                 self.inner.expired(registry, limit).await
+            }
+
+            async fn claim(&self, claim: Claim) -> Result<Vec<Claimed>, StoreError> {
+                let claimed = self.inner.claim(claim).await;
+                pass(&self.claims).await;
+                claimed
             }
 
             async fn check(&self) -> Result<(), StoreError> {
@@ -168,7 +177,6 @@ macro_rules! gated {
 gated! {
     fn enqueue(batch: EnqueueBatch) -> EnqueueAnswer;
     fn promote(limit: usize) -> Promoted;
-    fn claim(claim: Claim) -> Vec<Claimed>;
     fn renew(holder: &WorkerKey, holds: Vec<Hold>, lease: Duration) -> Vec<Renewed>;
     fn progress(holder: &WorkerKey, notes: Vec<Progress>) -> Vec<bool>;
     fn reap(seen: Vec<Expired>) -> Vec<Reaped>;

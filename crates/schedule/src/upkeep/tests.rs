@@ -474,3 +474,39 @@ fn pause_lasts_as_long_as_the_longest_lease_known() {
     let raced = [(0, Input::WallStepped), (2, granted(50_000)), (3, next_lease(1_000, 30_000))];
     assert_eq!(pause(&raced), 50_000, "the long one is younger than the answer");
 }
+
+#[test]
+fn a_pass_that_began_before_the_stall_was_noticed_takes_nothing_back() {
+    let mut desk = Desk::idle();
+    desk.tell(0, granted(2_000));
+    assert_eq!(desk.run(2_000), [reap(2_000)]);
+    assert!(desk.upkeep.may_take_back(millis(2_000)));
+    // While rows are read it turns out that a claim has been waiting for its commit all the time.
+    desk.tell(2_010, Input::StoreStalled { lasted: ms(2_010) });
+    assert!(!desk.upkeep.may_take_back(millis(2_010)), "nobody has got the time back");
+    desk.tell(2_010, Input::Failed { duty: Duty::Reap });
+    assert_eq!(desk.run(2_010), [extend(2_010, 2_010)]);
+    assert!(!desk.upkeep.may_take_back(millis(2_010)), "it is on its way");
+    assert_eq!(desk.run(4_000), NOTHING);
+    desk.tell(4_000, Input::Extended);
+    assert!(!desk.upkeep.may_take_back(millis(4_000)), "holders have one lease to be heard in");
+    assert!(desk.upkeep.may_take_back(millis(4_010)));
+    assert_eq!(desk.run(4_010), [reap(4_010)]);
+}
+
+#[test]
+fn a_slow_commit_told_again_as_it_goes_on_is_made_up_for_once() {
+    let mut desk = Desk::idle();
+    desk.tell(0, granted(60_000));
+    let mut extended = Duration::ZERO;
+    for told in [1_500, 2_500, 4_000] {
+        assert_eq!(desk.run(told), NOTHING);
+        desk.tell(told, Input::StoreStalled { lasted: ms(told) });
+        for (_, output) in desk.run(told) {
+            let Output::ExtendLeases { by } = output else { panic!("{output:?}") };
+            extended += by;
+        }
+        desk.tell(told, Input::Extended);
+    }
+    assert_eq!(extended, ms(4_000));
+}
