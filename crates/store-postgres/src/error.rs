@@ -37,6 +37,15 @@ pub enum OpenError {
     /// There is a schema of our name that we did not make.
     #[error("the database has a schema named tenure that is not ours; use another database")]
     NotOurs,
+    /// The schema of our name, or something in it, belongs to somebody else, who could change or drop it at any time.
+    #[error(
+        "the schema tenure of this database, or something in it, belongs to the role {owner}, which could change or drop it at any \
+         time; give Tenure a database of its own, drop that schema, or connect as a member of {owner}"
+    )]
+    OthersSchema {
+        /// Whose it is.
+        owner: String,
+    },
     /// The database refused a step of the schema, or a question on opening.
     #[error("the database refused: {0}")]
     Refused(String),

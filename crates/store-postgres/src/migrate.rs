@@ -38,6 +38,15 @@ const VERSION: &str = "
                      WHERE n.nspname = 'tenure') THEN -1
         ELSE 0 END";
 
+/// Somebody else to whom our schema or anything in it belongs: a role that ours is no member of. A superuser is a member of all.
+const OTHER_OWNER: &str = "
+    SELECT pg_get_userbyid(o.owner)::text FROM (
+        SELECT n.nspowner FROM pg_namespace n WHERE n.nspname = 'tenure'
+        UNION SELECT c.relowner FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = 'tenure'
+        UNION SELECT p.proowner FROM pg_proc p JOIN pg_namespace n ON n.oid = p.pronamespace WHERE n.nspname = 'tenure')
+        AS o (owner)
+    WHERE NOT pg_has_role(o.owner, 'MEMBER') LIMIT 1";
+
 const LATEST: &str = "SELECT coalesce(max(number), 0) FROM tenure.migrations";
 
 const NOTE: &str = "INSERT INTO tenure.migrations (number, name) VALUES ($1, $2)";
@@ -105,6 +114,10 @@ fn missing(version: u32) -> Result<&'static [Migration], OpenError> {
 }
 
 async fn version(client: &Client) -> Result<u32, OpenError> {
+    let other = client.query_opt(OTHER_OWNER, &[]).await.map_err(|error| refused(&error))?;
+    if let Some(row) = other {
+        return Err(OpenError::OthersSchema { owner: row.try_get(0).map_err(|error| refused(&error))? });
+    }
     let ask = async {
         let has: i32 = client.query_one(VERSION, &[]).await?.try_get(0)?;
         if has != 1 {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,6 +26,11 @@ const CONNECT_TO_EACH_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) const KEEPALIVE_IDLE: Duration = Duration::from_secs(10);
 /// How often it asks.
 pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The first thing on every connection, whatever role, database and URL say. Else a function or table that somebody made in a schema
+/// of the path would run in place of the one we mean, with our rights: `public.unnest(uuid[])` is a better match than what
+/// PostgreSQL itself has (CVE-2018-1058).
+const TRUST_NOBODYS_SCHEMA: &str = "SET search_path = pg_catalog, pg_temp";
 
 /// What all our connections run with. What is acknowledged is on disk, whatever the server is set to. A transaction of ours
 /// that hears nothing more from us (our machine froze) gives its locks back before another server wants them.
@@ -198,14 +204,29 @@ impl Connector {
             TlsMode::Prefer => SslMode::Prefer,
             TlsMode::Require | TlsMode::VerifyCa | TlsMode::VerifyFull => SslMode::Require,
         });
-        match config.connect(self.tls.clone()).await {
+        let reached = match config.connect(self.tls.clone()).await {
             // Preferred is not required: a server whose TLS does not work for us is used without.
             Err(error) if self.url.tls == TlsMode::Prefer && is_about_tls(&error) => {
                 config.ssl_mode(SslMode::Disable);
-                config.connect(self.tls.clone()).await.map_err(|error| describe(&error))
+                config.connect(self.tls.clone()).await
             }
-            reached => reached.map_err(|error| describe(&error)),
-        }
+            reached => reached,
+        };
+        let (client, mut driver) = reached.map_err(|error| describe(&error))?;
+        let set = {
+            let mut setting = pin!(client.batch_execute(TRUST_NOBODYS_SCHEMA));
+            // The driver ends before its client only if the connection is lost.
+            tokio::select! {
+                biased;
+                set = &mut setting => set,
+                ended = &mut driver => match ended {
+                    Err(error) => Err(error),
+                    Ok(()) => setting.await,
+                },
+            }
+        };
+        set.map_err(|error| describe(&error))?;
+        Ok((client, driver))
     }
 
     /// A connection for a lane, set as all of ours are.
@@ -224,7 +245,7 @@ impl Connector {
         Ok(session)
     }
 
-    /// A connection with nothing set, for the schema and for questions.
+    /// A connection with nothing set but where names are looked for, for the schema and for questions.
     pub(crate) async fn connect_plain(&self) -> Result<Client, OpenError> {
         let (client, driver) = self.reach().await.map_err(OpenError::Unreachable)?;
         // Ends with its client.
