@@ -7,6 +7,7 @@
 pub mod clock_rule;
 pub mod digest;
 pub mod guardian;
+pub mod heed;
 mod key_hash;
 pub mod ledger;
 pub mod message;

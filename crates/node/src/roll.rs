@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lease::clock_rule::RateError;
+use lease::heed;
 use lease::message::{Answer, Generation, Heartbeat, InactiveReason, LaterReason};
 use lease::registry::{
     Input, Output, Registry, Restored, Row, StartResult, Terms, Ticket, Verdict, WorkerState,
@@ -268,6 +269,14 @@ impl Roll {
                 false => ASK_AGAIN,
             };
             match verdict {
+                Verdict::Push if row.timed_out && !row.exclusive => {
+                    let worker = self.registry.worker(&row.holder);
+                    let grace = self.api.worker_grace(worker.and_then(|worker| worker.profile.stop_within));
+                    match self.api.tell_to_stop(now, row.hold, grace) {
+                        heed::Verdict::Told => judged.ask_again.entry(grace).or_default().push(row),
+                        heed::Verdict::Unheeded => judged.overdue.push(row),
+                    }
+                }
                 Verdict::Push => judged.push.push(row),
                 Verdict::AskAgain => judged.ask_again.entry(pause).or_default().push(row),
                 Verdict::TakeBack => {
@@ -493,7 +502,7 @@ fn why_taken(start: StartResult) -> &'static str {
 mod tests {
     use lease::message::Profile;
     use lease::registry::Speaker;
-    use model::{Clock as _, Nonce};
+    use model::{Clock as _, Fence, Hold, JobId, LeaseTime, Nonce};
     use store::{Enlist, MemoryStore};
     use tokio::sync::mpsc;
 
@@ -537,6 +546,37 @@ mod tests {
             roll.note_leased(now + LEASE_MAX * 2, &session, LEASE_MAX);
             session.set_mustered(true);
             assert!(session.is_mustered(), "by now it is as good as any");
+        }
+    }
+
+    /// Whoever should have stopped a job by itself is given time, once. An exclusive job moves by its holder's word alone.
+    #[test]
+    fn a_job_past_its_time_limit_is_not_left_to_its_live_holder_for_ever() {
+        let (mut roll, now, _) = known_from_before(LEASE_MAX);
+        let holder = WorkerKey::new("pinger").unwrap();
+        roll.api.pingers.ping(&holder).unwrap();
+        let row = |number: u8, timed_out, exclusive| Expired {
+            hold: Hold { job: JobId::from_bytes([number; 16]), fence: Fence::new(1) },
+            holder: holder.clone(),
+            registry: None,
+            beats_itself: false,
+            exclusive,
+            timed_out,
+            lease_until: LeaseTime::from_micros(1),
+        };
+        let rows = [row(1, false, false), row(2, true, false), row(3, true, true)];
+        let grace = roll.api.worker_grace(None);
+        for (later, again, overdue) in [(0, vec![2], vec![]), (1, vec![2], vec![]), (2, vec![], vec![2])] {
+            let judged = roll.judge(now + grace * later / 2, rows.to_vec());
+            let jobs =
+                |rows: &[Expired]| rows.iter().map(|row| row.hold.job.to_bytes()[0]).collect::<Vec<_>>();
+            assert_eq!(jobs(&judged.push), [1, 3]);
+            let asked_again: Vec<Expired> = judged.ask_again.into_values().flatten().collect();
+            assert_eq!(
+                (jobs(&asked_again), jobs(&judged.overdue)),
+                (again, overdue),
+                "{later} half graces later"
+            );
         }
     }
 

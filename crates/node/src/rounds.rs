@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Instant, Limits};
-use store::{Expired, StoreError};
+use store::{Expired, StoreError, ToStop};
 
 use crate::api::Api;
 use crate::event::Event;
@@ -23,6 +23,8 @@ pub(crate) struct Judged {
     pub(crate) push: Vec<Expired>,
     /// It cannot be said yet; by the pause until they are looked at again.
     pub(crate) ask_again: BTreeMap<Duration, Vec<Expired>>,
+    /// Their live worker should have stopped them by itself long ago, since their time limit is over.
+    pub(crate) overdue: Vec<Expired>,
     /// Nobody has them.
     pub(crate) take_back: Vec<Expired>,
 }
@@ -39,13 +41,17 @@ pub(crate) async fn read(api: Arc<Api>, limit: usize, not_after: Instant) {
 /// Deals with judged rows. Decided too long ago, nothing is taken back: we were frozen since, and holders must be heard
 /// first.
 pub(crate) async fn settle(api: Arc<Api>, judged: Judged, limit: usize, not_after: Instant) {
-    let Judged { found, push, ask_again, take_back } = judged;
+    let Judged { found, push, ask_again, overdue, take_back } = judged;
     let pass = async {
         if !push.is_empty() {
             api.store.push(push, Limits::VERIFY_PUSH).await?;
         }
         for (pause, rows) in ask_again {
             api.store.push(rows, pause).await?;
+        }
+        for row in overdue {
+            let job = ToStop { hold: row.hold, cancel: false, timed_out: true, exclusive: row.exclusive };
+            api.take_unheeded(&row.holder, &[job]).await?;
         }
         if take_back.is_empty() {
             return Ok(found);

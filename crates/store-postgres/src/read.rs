@@ -1,4 +1,4 @@
-//! What has a quick answer however many jobs wait: `get`, `deadlines`, `expired`, `called_off`; and `check`.
+//! What has a quick answer however many jobs wait: `get`, `deadlines`, `expired`, `to_stop`, `called_off`; and `check`.
 //!
 //! Leases are in no index, since a renewal would have to keep it: `deadlines` and `expired` look at all that runs, and at
 //! nothing else.
@@ -6,7 +6,7 @@
 use std::sync::LazyLock;
 
 use model::{Fence, Hold, Job, JobId, LeaseTime, RegistryId, WorkerKey};
-use store::{Deadlines, Expired};
+use store::{Deadlines, Expired, ToStop, is_timed_out};
 use tokio_postgres::Row;
 
 use crate::db::Tx;
@@ -31,12 +31,18 @@ const DEADLINES: &str = "
 /// $1 registry, $2 limit.
 const EXPIRED: &str = "
     SELECT j.id, j.fence, j.holder, h.registry, coalesce(j.heartbeat_us, q.heartbeat_us) IS NOT NULL, j.exclusive,
-        j.lease_until
+        j.lease_until, j.timeout_us, LEASE_NOW
     FROM tenure.jobs j
         JOIN tenure.queues q ON q.no = ANY (ARRAY[j.queue])
         LEFT JOIN tenure.holders h ON h.key = ANY (ARRAY[j.holder])
     WHERE j.state = 2 AND j.lease_until <= LEASE_NOW AND (h.registry IS NULL OR h.registry = $1)
     ORDER BY j.lease_until, j.id LIMIT $2";
+
+/// $1 holder.
+const TO_STOP: &str = "
+    SELECT j.id, j.fence, j.cancel_requested, j.exclusive, j.timeout_us, LEASE_NOW
+    FROM tenure.jobs j
+    WHERE j.state = 2 AND j.holder = $1 AND (j.cancel_requested OR j.timeout_us IS NOT NULL)";
 
 /// $1 registry.
 const CALLED_OFF: &str = "
@@ -44,7 +50,7 @@ const CALLED_OFF: &str = "
     FROM tenure.jobs j LEFT JOIN tenure.holders h ON h.key = ANY (ARRAY[j.holder])
     WHERE j.state = 2 AND j.cancel_requested AND (h.registry IS NULL OR h.registry = $1)";
 
-pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, CALLED_OFF];
+pub(crate) const STATEMENTS: &[&str] = &[GET, DEADLINES, EXPIRED, TO_STOP, CALLED_OFF];
 
 static GET_JOB: LazyLock<String> = LazyLock::new(|| row::with_columns(GET));
 
@@ -96,14 +102,43 @@ impl Verb for FindExpired {
 }
 
 fn expired(row: &Row) -> Result<Expired, Trouble> {
+    let hold = Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.try_get(1)?) };
     Ok(Expired {
-        hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.try_get(1)?) },
+        hold,
         holder: row::valid(WorkerKey::new(row.try_get(2)?))?,
         registry: row.try_get::<_, Option<i32>>(3)?.map(row::registry_id),
         beats_itself: row.try_get(4)?,
         exclusive: row.try_get(5)?,
+        timed_out: timed_out(hold, row, 7)?,
         lease_until: LeaseTime::from_micros(row.try_get(6)?),
     })
+}
+
+/// Whether the attempt has had its time, by its limit in this column and the lease clock in the next.
+fn timed_out(hold: Hold, row: &Row, column: usize) -> Result<bool, Trouble> {
+    let limit = row.try_get::<_, Option<i64>>(column)?.map(row::duration);
+    Ok(is_timed_out(hold.fence, limit, LeaseTime::from_micros(row.try_get(column + 1)?)))
+}
+
+/// See [`store::JobStore::to_stop`].
+pub(crate) struct FindToStop(pub(crate) WorkerKey);
+
+impl Verb for FindToStop {
+    type Answer = Vec<ToStop>;
+    const READS: bool = true;
+
+    async fn run<'a>(&'a self, tx: &'a Tx<'a>) -> Result<Vec<ToStop>, Trouble> {
+        let mut to_stop = Vec::new();
+        for row in tx.query(TO_STOP, &[&self.0.as_str()]).await? {
+            let hold = Hold { job: row::job_id(&row, 0)?, fence: Fence::new(row.try_get(1)?) };
+            let (cancel, timed_out) = (row.try_get(2)?, timed_out(hold, &row, 4)?);
+            if cancel || timed_out {
+                to_stop.push(ToStop { hold, cancel, timed_out, exclusive: row.try_get(3)? });
+            }
+        }
+        to_stop.sort_unstable_by_key(|job| job.hold);
+        Ok(to_stop)
+    }
 }
 
 /// See [`store::JobStore::called_off`].

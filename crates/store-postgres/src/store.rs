@@ -12,7 +12,7 @@ use model::{
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted, QueueStats, Reaped,
-    Redriven, Renewed, Retention, Selection, ServerInfo, StoreError,
+    Redriven, Renewed, Retention, Selection, ServerInfo, StoreError, ToStop,
 };
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::sleep;
@@ -31,7 +31,7 @@ use crate::news::Newsroom;
 use crate::open::{Connector, Habits, PostgresOptions};
 use crate::purge::Purge;
 use crate::queues::{QueueNames, SetQueue, Settings, Stats};
-use crate::read::{FindCalledOff, FindExpired, Get, NextDeadlines};
+use crate::read::{FindCalledOff, FindExpired, FindToStop, Get, NextDeadlines};
 use crate::reap::{ExtendLeases, Push, Reap, ReapHolder};
 use crate::redrive::Redrive;
 use crate::registries::{Beat, Found, Resign, TakeOver};
@@ -204,6 +204,10 @@ impl JobStore for PostgresStore {
 
     async fn progress(&self, holder: &WorkerKey, notes: Vec<Progress>) -> Result<Vec<bool>, StoreError> {
         self.lanes.holds.run(KeepProgress { holder: holder.clone(), notes }).await
+    }
+
+    async fn to_stop(&self, holder: &WorkerKey) -> Result<Vec<ToStop>, StoreError> {
+        self.lanes.read.run(FindToStop(holder.clone())).await
     }
 
     async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {

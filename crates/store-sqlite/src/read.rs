@@ -1,9 +1,9 @@
-//! What has a quick answer however much there is: `get`, `stats`, `deadlines`, `expired`. Each runs in a read transaction
+//! What has a quick answer however much there is: `get`, `stats`, `deadlines`, `expired`, `to_stop`. Each runs in a read transaction
 //! of its own.
 
 use model::{Fence, Hold, Job, JobId, LeaseTime, RegistryId, WorkerKey};
 use rusqlite::{Row, params};
-use store::{Deadlines, Expired, QueueStats};
+use store::{Deadlines, Expired, QueueStats, ToStop, is_timed_out};
 
 use crate::db::Db;
 use crate::error::Trouble;
@@ -48,9 +48,10 @@ const EXPIRED: &str = "
         SELECT (SELECT min(holder) FROM jobs INDEXED BY jobs_running WHERE state = 2 AND holder > holding.holder)
         FROM holding WHERE holding.holder IS NOT NULL)
     SELECT over.id, over.fence, h.key, h.registry, coalesce(over.heartbeat_us, q.heartbeat_us) IS NOT NULL,
-        over.exclusive, over.lease_until
+        over.exclusive, over.lease_until, over.timeout_us
     FROM (
-        SELECT jobs.id, jobs.fence, jobs.holder, jobs.queue, jobs.heartbeat_us, jobs.exclusive, jobs.lease_until
+        SELECT jobs.id, jobs.fence, jobs.holder, jobs.queue, jobs.heartbeat_us, jobs.exclusive, jobs.lease_until,
+            jobs.timeout_us
         FROM holding
         JOIN jobs INDEXED BY jobs_running
             ON jobs.state = 2 AND jobs.holder = holding.holder AND jobs.lease_until <= ?1
@@ -61,7 +62,14 @@ const EXPIRED: &str = "
     CROSS JOIN queues q ON q.no = over.queue
     ORDER BY over.lease_until, over.id";
 
-pub(crate) const STATEMENTS: &[&str] = &[GET, QUEUES, OLDEST, NEXT_RUN, LEASES, EXPIRED];
+/// ?1 holder.
+const TO_STOP: &str = "
+    SELECT jobs.id, jobs.fence, jobs.cancel_requested, jobs.exclusive, jobs.timeout_us
+    FROM holders h JOIN jobs INDEXED BY jobs_running ON jobs.state = 2 AND jobs.holder = h.no
+    WHERE h.key = ?1 AND (jobs.cancel_requested OR jobs.timeout_us IS NOT NULL)
+    ORDER BY jobs.id";
+
+pub(crate) const STATEMENTS: &[&str] = &[GET, QUEUES, OLDEST, NEXT_RUN, LEASES, EXPIRED, TO_STOP];
 
 /// Most priorities of one queue that are looked at for its oldest job; lower ones then do not show.
 const LANES_MAX: i64 = 1024;
@@ -140,20 +148,45 @@ impl Query for FindExpired {
             select.query(params![now.lease.as_micros(), row::limit(self.limit), self.registry.0])?;
         let mut expired = Vec::new();
         while let Some(row) = rows.next()? {
-            expired.push(read_expired(row)?);
+            expired.push(read_expired(row, now)?);
         }
         Ok(expired)
     }
 }
 
-fn read_expired(row: &Row<'_>) -> Result<Expired, Trouble> {
+fn read_expired(row: &Row<'_>, now: Now) -> Result<Expired, Trouble> {
     let holder = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from)?;
+    let hold = Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) };
+    let limit = row.get::<_, Option<i64>>(7)?.map(row::duration);
     Ok(Expired {
-        hold: Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) },
+        hold,
         holder: row::valid(WorkerKey::new(holder))?,
         registry: row.get::<_, Option<u32>>(3)?.map(RegistryId),
         beats_itself: row.get(4)?,
         exclusive: row.get(5)?,
+        timed_out: is_timed_out(hold.fence, limit, now.lease),
         lease_until: LeaseTime::from_micros(row.get(6)?),
     })
+}
+
+/// See [`store::JobStore::to_stop`].
+pub(crate) struct FindToStop(pub(crate) WorkerKey);
+
+impl Query for FindToStop {
+    type Answer = Vec<ToStop>;
+
+    fn run(&self, db: &Db, now: Now) -> Result<Vec<ToStop>, Trouble> {
+        let mut select = db.prepare(TO_STOP)?;
+        let mut rows = select.query(params![self.0.as_str()])?;
+        let mut to_stop = Vec::new();
+        while let Some(row) = rows.next()? {
+            let hold = Hold { job: row::job_id(row, 0)?, fence: Fence::new(row.get(1)?) };
+            let limit = row.get::<_, Option<i64>>(4)?.map(row::duration);
+            let (cancel, timed_out) = (row.get(2)?, is_timed_out(hold.fence, limit, now.lease));
+            if cancel || timed_out {
+                to_stop.push(ToStop { hold, cancel, timed_out, exclusive: row.get(3)? });
+            }
+        }
+        Ok(to_stop)
+    }
 }

@@ -12,7 +12,7 @@ use model::{
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped, Redriven,
-    Renewed, Retention, Selection, StoreError,
+    Renewed, Retention, Selection, StoreError, ToStop,
 };
 use tokio::sync::mpsc;
 
@@ -27,7 +27,7 @@ use crate::lock::DirLock;
 use crate::open::{self, SqliteOptions};
 use crate::purge::Purge;
 use crate::queues::SetQueue;
-use crate::read::{FindExpired, Get, NextDeadlines, Stats};
+use crate::read::{FindExpired, FindToStop, Get, NextDeadlines, Stats};
 use crate::reader::{self, INBOX_QUESTIONS_MAX, Query, Question, Reader};
 use crate::reap::{ExtendLeases, Push, Reap, ReapHolder};
 use crate::redrive::Redrive;
@@ -187,6 +187,10 @@ impl JobStore for SqliteStore {
 
     async fn progress(&self, holder: &WorkerKey, notes: Vec<Progress>) -> Result<Vec<bool>, StoreError> {
         self.write(KeepProgress { holder: holder.clone(), notes }).await
+    }
+
+    async fn to_stop(&self, holder: &WorkerKey) -> Result<Vec<ToStop>, StoreError> {
+        self.read(FindToStop(holder.clone())).await
     }
 
     async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {

@@ -11,7 +11,9 @@ mod paired;
 mod port;
 mod reason;
 mod remembered;
+mod retention;
 mod servers;
+mod to_stop;
 
 pub use error::StoreError;
 pub use memory::{MemoryStore, Mutation};
@@ -19,7 +21,8 @@ pub use paired::Paired;
 pub use port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Enqueued,
     Expired, Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Past, Peer, Progress,
-    Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
+    Promoted, QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, ToStop, Usage,
 };
 pub use reason::{error_tail, poison_reason};
 pub use remembered::{decode_answer, encode_answer};
+pub use to_stop::is_timed_out;

@@ -23,7 +23,9 @@ use model::{
 
 use crate::error::StoreError;
 pub use crate::inheritance::{Alarm, Inheritance, Past, Usage};
+pub use crate::retention::Retention;
 pub use crate::servers::{News, Peer, ServerInfo};
+pub use crate::to_stop::ToStop;
 
 /// A durable home for jobs. See the module's rules.
 #[async_trait]
@@ -57,6 +59,9 @@ pub trait JobStore: Send + Sync + 'static {
     /// Keeps progress notes and checkpoints of holds that still stand; true for each that was accepted. Resets the
     /// job's count of losses.
     async fn progress(&self, holder: &WorkerKey, notes: Vec<Progress>) -> Result<Vec<bool>, StoreError>;
+
+    /// The running jobs of this holder that it should stop: called off, or past the time limit of their attempt. By id. A read.
+    async fn to_stop(&self, holder: &WorkerKey) -> Result<Vec<ToStop>, StoreError>;
 
     /// The running jobs whose lease is over, oldest first, at most `limit`: those whose holder is in this registry, and
     /// those whose holder is in none. A read.
@@ -419,6 +424,8 @@ pub struct Expired {
     pub beats_itself: bool,
     /// The claim is exclusive.
     pub exclusive: bool,
+    /// The time limit of the attempt is over.
+    pub timed_out: bool,
     /// The lease as it was seen.
     pub lease_until: LeaseTime,
 }
@@ -547,28 +554,6 @@ pub struct Page {
     pub before: Option<JobId>,
     /// At most this many.
     pub limit: usize,
-}
-
-/// How long finished things are kept.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Retention {
-    /// Completed and cancelled jobs.
-    pub completed: Duration,
-    /// Dead jobs.
-    pub dead: Duration,
-}
-
-impl Retention {
-    /// How long a terminal worker is remembered, after which its key is as new.
-    pub const WORKERS: Duration = Duration::from_secs(24 * 3600);
-    /// How long a request id is remembered.
-    pub const REQUEST_IDS: Duration = Duration::from_secs(24 * 3600);
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        Retention { completed: Duration::from_secs(24 * 3600), dead: Duration::from_secs(7 * 24 * 3600) }
-    }
 }
 
 /// One queue at a glance.

@@ -79,6 +79,11 @@ const NOTICED_BY: [(Mutation, &[&str]); Mutation::ALL.len()] = {
         (SucceedToTerminal, &["terminal_worker_succeeds_nobody"]),
         (SucceedItself, &["nobody_succeeds_itself"]),
         (SucceedKeepsFormer, &["succession_ends_the_former"]),
+        (ToStopShowsAll, &["holder_is_told_what_was_called_off_and_nothing_else"]),
+        (
+            TimeLimitSinceEnqueued,
+            &["time_limit_runs_from_the_claim", "time_limit_begins_anew_with_each_attempt"],
+        ),
         (UncountedLossCounts, &["uncounted_loss_is_offered_at_once"]),
         (LossCountsAsAttempt, &["loss_does_not_count_as_an_attempt"]),
         (LossNeverBuried, &["poison_pill_is_buried_with_its_reason"]),

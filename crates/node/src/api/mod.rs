@@ -3,16 +3,18 @@
 mod jobs;
 mod nodes;
 mod queues;
+mod stops;
 mod volatile;
 mod work;
 mod workers;
 
 pub(crate) use work::{CLAIM_BYTES_MAX, refuse_volatile, renewal_answers};
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _};
+use lease::heed::Heed;
 use model::{Clock, ErrorKind, JobId, QueueName, RegistryId, State};
 use rpc::ApiError;
 use store::{JobStore, News, StoreError};
@@ -71,6 +73,8 @@ pub(crate) struct Api {
     /// Who waits for the ends of volatile jobs.
     pub(crate) ends: Ends,
     no_room: NoRoom,
+    /// Which holders were told to stop what.
+    heed: Mutex<Heed>,
     /// Which life of the server this is.
     pub(crate) generation: u64,
     /// Fires when the server is going away: what waits stops waiting.
@@ -103,6 +107,7 @@ impl Api {
             generation: model::Generation::begin(clock.wall(), rand::random()).0,
             ends: Ends::default(),
             no_room: NoRoom::default(),
+            heed: Mutex::default(),
             closing: CancellationToken::new(),
             store,
             clock,

@@ -48,6 +48,7 @@ impl Api {
             })
             .collect();
         let answers = self.heed(self.store.finish(worker, reports), |_| leases(&[])).await?;
+        self.forget_stops(marks.iter().map(|(hold, ..)| *hold));
         self.sound_alarms();
         for ((_, failed, handed_back), answer) in marks.iter().zip(&answers) {
             match answer {
@@ -276,11 +277,17 @@ impl Api {
         let worker = convert::worker(&request.worker)?;
         let holds = convert::holds(&request.holds)?;
         refuse_volatile(&holds)?;
+        // First, so that what is taken back is not renewed.
+        let to_stop = self.stops_of(&worker).await?;
         let answers = self.renew_holds(&worker, holds.clone()).await?;
         if let ([hold], [Renewed::Lost]) = (&holds[..], &answers[..]) {
             return Err(self.why_stale(*hold).await);
         }
-        let (held, stops) = renewal_answers(&holds, &answers);
+        let (held, mut stops) = renewal_answers(&holds, &answers);
+        let is_renewed =
+            |stop: &wire::Stop| held.iter().any(|hold| (&hold.job, hold.fence) == (&stop.job, stop.fence));
+        let timeouts = to_stop.into_iter().filter(|stop| stop.reason == "timeout" && is_renewed(stop));
+        stops.extend(timeouts);
         Ok(wire::RenewResponse { held, stops })
     }
 
@@ -294,7 +301,17 @@ impl Api {
             .map(|report| convert::report(report, limits))
             .collect::<Result<Vec<_>, _>>()?;
         refuse_volatile(reports.iter().map(|report| &report.hold))?;
-        let answers = self.finish_reports(&worker, reports).await?;
+        let completed: Vec<Hold> = reports
+            .iter()
+            .filter(|report| matches!(report.outcome, Outcome::Completed { .. }))
+            .map(|report| report.hold)
+            .collect();
+        let mut answers = self.finish_reports(&worker, reports).await?;
+        for (hold, answer) in &mut answers {
+            if *answer == Finished::AlreadyDone && completed.contains(hold) {
+                *answer = self.was_completed(*hold).await?;
+            }
+        }
         if let [(hold, Finished::Stale { .. } | Finished::Unknown)] = &answers[..] {
             return Err(self.why_stale(*hold).await);
         }
@@ -326,6 +343,17 @@ impl Api {
             })
             .collect();
         Ok(wire::ProgressResponse { notes })
+    }
+
+    /// Whether the report that ended this claim was one of completion. It was not if the job was taken back from a holder that
+    /// did not stop it in time.
+    async fn was_completed(&self, hold: Hold) -> Answer<Finished> {
+        Ok(match self.store.get(hold.job).await? {
+            Some(job) if !matches!(job.state, State::Completed | State::Cancelled) => {
+                Finished::Stale { current: job.fence }
+            }
+            _ => Finished::AlreadyDone,
+        })
     }
 
     /// The error for a single write that found its hold gone.

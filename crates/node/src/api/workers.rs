@@ -176,7 +176,8 @@ impl Api {
         let timeout_ms = convert::millis(self.config.pings.timeout);
         if self.pingers.is_alive(&key) {
             self.pingers.ping(&key)?;
-            return Ok(wire::PingResponse { registered: false, timeout_ms });
+            let stops = self.stops_for_ping(&key).await;
+            return Ok(wire::PingResponse { registered: false, timeout_ms, stops });
         }
         let still_going = || ApiError {
             retry_after: Some(Duration::from_secs(1)),
@@ -209,7 +210,8 @@ impl Api {
         }
         // Whether or not a server that is just starting has read of it in the store meanwhile.
         self.pingers.ping(&key)?;
-        Ok(wire::PingResponse { registered: true, timeout_ms })
+        let stops = self.stops_for_ping(&key).await;
+        Ok(wire::PingResponse { registered: true, timeout_ms, stops })
     }
 
     async fn enlist_pinger(&self, key: &WorkerKey) -> Answer<EnlistAnswer> {

@@ -12,7 +12,7 @@ use model::{
 use store::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, JobFilter, JobStore, KnownWorker, MemoryStore, News, Page, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, StoreError,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, StoreError, ToStop,
 };
 use tokio::sync::Semaphore;
 
@@ -179,6 +179,7 @@ gated! {
     fn promote(limit: usize) -> Promoted;
     fn renew(holder: &WorkerKey, holds: Vec<Hold>, lease: Duration) -> Vec<Renewed>;
     fn progress(holder: &WorkerKey, notes: Vec<Progress>) -> Vec<bool>;
+    fn to_stop(holder: &WorkerKey) -> Vec<ToStop>;
     fn reap(seen: Vec<Expired>) -> Vec<Reaped>;
     fn push(seen: Vec<Expired>, by: Duration) -> u64;
     fn enlist(workers: Vec<Enlist>) -> Vec<EnlistAnswer>;

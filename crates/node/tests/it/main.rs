@@ -26,6 +26,7 @@ mod seats;
 mod several;
 mod slow_store;
 mod strangers;
+mod stops;
 mod support;
 mod taking_over;
 mod volatile;

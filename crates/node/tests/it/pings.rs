@@ -38,7 +38,7 @@ async fn enqueue(server: &Server) {
 async fn a_holder_that_stops_pinging_loses_its_jobs_and_may_start_over() {
     let server = Server::start_with(config()).await;
     let (status, first) = ping(&server).await;
-    assert_eq!((status, &first), (200, &json!({"registered": true, "timeout_ms": 600})));
+    assert_eq!((status, &first), (200, &json!({"registered": true, "timeout_ms": 600, "stops": []})));
     assert_eq!(ping(&server).await.1["registered"], false);
     let (_, shown) = server.http("GET", "/v1/workers/simple", "").await;
     assert_eq!(shown["state"], "pinging", "{shown}");

@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, ToStop, Usage,
 };
 
 pub(super) use super::samples::{
@@ -218,6 +218,10 @@ impl Bench {
         done(self.store().reap(seen).await)
     }
 
+    pub(super) async fn to_stop(&self, holder: &str) -> Vec<ToStop> {
+        done(self.store().to_stop(&worker(holder)).await)
+    }
+
     /// A reaper's view of a running job by an ordinary claim, expired or not.
     pub(super) async fn seen(&self, id: JobId) -> Expired {
         let job = self.job(id).await;
@@ -231,6 +235,7 @@ impl Bench {
             registry: known.map(|known| known.worker.registry),
             beats_itself: job.heartbeat_timeout.or(queue.settings.heartbeat_timeout).is_some(),
             exclusive: false,
+            timed_out: false,
             lease_until: job.lease_until.expect("the job must be running"),
         }
     }

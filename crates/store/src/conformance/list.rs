@@ -5,7 +5,7 @@ use super::harness::Case;
 use super::{
     adopted, alone, cancel, claim, clients, durable, early, enqueue, exclusive, finish, handles, leases,
     once, progress, promote, purge, push, queues, random, reads, reap, redrive, registries, renew, retire,
-    retry, room, servers, succeed, volatile, workers,
+    retry, room, servers, succeed, to_stop, volatile, workers,
 };
 
 /// What every store promises.
@@ -114,6 +114,8 @@ macro_rules! conformance_tests {
                 first_loss_is_offered_at_once_second_backs_off, loss_does_not_count_as_an_attempt,
                 poison_pill_is_buried_with_its_reason, loss_limit_is_the_jobs_own,
                 loss_backs_off_by_the_jobs_policy;
+            to_stop: holder_is_told_what_was_called_off_and_nothing_else, time_limit_runs_from_the_claim,
+                time_limit_begins_anew_with_each_attempt, rows_say_whether_their_time_limit_is_over;
             reap: lease_is_over_at_its_end_and_not_before, expired_are_listed_oldest_first,
                 reaped_job_is_without_holder_and_lease, reap_needs_an_expired_lease,
                 reap_needs_the_fence_that_was_seen, late_reaper_does_not_take_from_the_next_holder,

@@ -50,6 +50,7 @@ mod retry;
 mod room;
 mod servers;
 mod succeed;
+mod to_stop;
 mod volatile;
 mod workers;
 

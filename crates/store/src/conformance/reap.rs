@@ -20,6 +20,7 @@ pub(super) async fn lease_is_over_at_its_end_and_not_before(bench: &Bench) {
         registry: None,
         beats_itself: false,
         exclusive: false,
+        timed_out: false,
         lease_until,
     };
     assert_eq!(bench.expired(MANY).await, [expected]);

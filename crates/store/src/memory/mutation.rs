@@ -82,6 +82,10 @@ pub enum Mutation {
     SucceedItself,
     /// A worker goes on beside its successor.
     SucceedKeepsFormer,
+    /// A holder is told to stop all it holds.
+    ToStopShowsAll,
+    /// The time limit of an attempt counts what the job waited before.
+    TimeLimitSinceEnqueued,
     /// Losses caused by a drain count.
     UncountedLossCounts,
     /// A loss counts as an attempt.
@@ -232,7 +236,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// Those that a store for one registry can have.
-    pub const ALL: [Mutation; 112] = {
+    pub const ALL: [Mutation; 114] = {
         use Mutation::*;
         [
             FenceNotCompared,
@@ -274,6 +278,8 @@ impl Mutation {
             SucceedToTerminal,
             SucceedItself,
             SucceedKeepsFormer,
+            ToStopShowsAll,
+            TimeLimitSinceEnqueued,
             UncountedLossCounts,
             LossCountsAsAttempt,
             LossNeverBuried,

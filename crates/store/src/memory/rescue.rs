@@ -4,15 +4,18 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::{Ending, Hold, HolderEnd, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss};
+use model::{
+    Ending, Fence, Hold, HolderEnd, JobId, LOST_REASON, LeaseTime, RegistryId, WorkerKey, after_loss,
+};
 
 use super::clock::Now;
 use super::index::Leases;
 use super::mutation::Mutation;
 use super::row::Row;
 use super::tables::{Next, Tables, due_again_in, is_over};
-use crate::port::{Expired, Reaped};
+use crate::port::{Expired, Reaped, ToStop};
 use crate::reason::poison_reason;
+use crate::to_stop::is_timed_out;
 
 impl Tables {
     pub(super) fn reap(&mut self, now: Now, seen: &Expired) -> Option<Reaped> {
@@ -82,10 +85,33 @@ impl Tables {
                     holder,
                     beats_itself: self.heartbeat_timeout_of(row).is_some(),
                     exclusive: self.is_exclusive(row),
+                    timed_out: self.is_timed_out(row, now),
                     lease_until: *lease_until,
                 }
             })
             .collect()
+    }
+
+    pub(super) fn to_stop(&self, now: Now, holder: &WorkerKey) -> Vec<ToStop> {
+        let rows = self.index.held_by(holder).into_iter().map(|id| &self.jobs[id]);
+        let to_stop = rows.map(|row| ToStop {
+            hold: Hold { job: row.id, fence: row.fence },
+            cancel: row.cancel_requested,
+            timed_out: self.is_timed_out(row, now),
+            exclusive: self.is_exclusive(row),
+        });
+        let is_told = |job: &ToStop| self.guard(Mutation::ToStopShowsAll, job.cancel || job.timed_out);
+        let mut to_stop: Vec<ToStop> = to_stop.filter(is_told).collect();
+        to_stop.sort_unstable_by_key(|job| job.hold);
+        to_stop
+    }
+
+    fn is_timed_out(&self, row: &Row, now: Now) -> bool {
+        let began = match self.has(Mutation::TimeLimitSinceEnqueued) {
+            true => Fence::new(row.enqueued_at.as_millis() * 1000),
+            false => row.fence,
+        };
+        is_timed_out(began, row.rare().timeout, now.lease)
     }
 
     pub(super) fn called_off(&self, registry: RegistryId) -> Vec<(WorkerKey, Hold)> {

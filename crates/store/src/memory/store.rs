@@ -18,7 +18,7 @@ use crate::error::StoreError;
 use crate::port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Past, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, ToStop, Usage,
 };
 
 /// Jobs in memory. Keeps every promise of [`JobStore`] but durability.
@@ -180,6 +180,11 @@ impl JobStore for MemoryStore {
         }
         let (mut tables, _) = self.lock();
         Ok(notes.into_iter().map(|note| tables.progress(holder, note)).collect())
+    }
+
+    async fn to_stop(&self, holder: &WorkerKey) -> Result<Vec<ToStop>, StoreError> {
+        let (tables, now) = self.lock();
+        Ok(tables.to_stop(now, holder))
     }
 
     async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {

@@ -20,7 +20,7 @@ use crate::memory::MemoryStore;
 use crate::port::{
     Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, JobFilter, JobStore, KnownWorker, Page, Progress, Promoted, QueueStats, Reaped, Redriven,
-    Renewed, Retention, Selection,
+    Renewed, Retention, Selection, ToStop,
 };
 
 /// A durable store in which jobs and settings wait, each at a gate, before they are written.
@@ -87,6 +87,7 @@ slow! {
     fn renew(holder: &WorkerKey, holds: Vec<Hold>, lease: Duration) -> Vec<Renewed>;
     fn finish(holder: &WorkerKey, reports: Vec<Report>) -> Vec<Finished>;
     fn progress(holder: &WorkerKey, notes: Vec<Progress>) -> Vec<bool>;
+    fn to_stop(holder: &WorkerKey) -> Vec<ToStop>;
     fn expired(registry: RegistryId, limit: usize) -> Vec<Expired>;
     fn reap(seen: Vec<Expired>) -> Vec<Reaped>;
     fn push(seen: Vec<Expired>, by: Duration) -> u64;

@@ -17,7 +17,7 @@ use crate::memory::MemoryStore;
 use crate::port::{
     Alarm, Cancelled, Claim, Claimed, Deadlines, Enlist, EnlistAnswer, EnqueueAnswer, EnqueueBatch, Expired,
     Finished, Inheritance, JobFilter, JobStore, KnownWorker, News, Page, Past, Peer, Progress, Promoted,
-    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, Usage,
+    QueueStats, Reaped, Redriven, Renewed, Retention, Selection, ServerInfo, ToStop, Usage,
 };
 
 /// A durable store, with volatile queues in memory beside it.
@@ -135,6 +135,13 @@ impl JobStore for Paired {
                 Ok(order.merge(first, self.volatile.progress(holder, volatile).await?))
             }
         }
+    }
+
+    async fn to_stop(&self, holder: &WorkerKey) -> Result<Vec<ToStop>, StoreError> {
+        let mut to_stop = self.durable.to_stop(holder).await?;
+        to_stop.extend(self.volatile.to_stop(holder).await?);
+        to_stop.sort_unstable_by_key(|job| job.hold);
+        Ok(to_stop)
     }
 
     async fn expired(&self, registry: RegistryId, limit: usize) -> Result<Vec<Expired>, StoreError> {
