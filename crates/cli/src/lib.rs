@@ -22,6 +22,7 @@ mod signals;
 mod size;
 mod stderr;
 mod storage;
+mod terminal;
 mod volatile;
 mod wait;
 

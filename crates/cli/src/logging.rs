@@ -85,7 +85,7 @@ pub(crate) fn start(args: LogArgs, output: &Output) {
         None => io::stderr().is_terminal(),
     };
     let queue = stderr::queue();
-    let line = move || Line(queue.clone());
+    let line = move || Line { queue: queue.clone(), is_text };
     let layer: Box<dyn Layer<Registry> + Send + Sync> = if is_text {
         fmt::layer().with_writer(line).with_ansi(output.has_stderr_color()).with_target(false).boxed()
     } else {

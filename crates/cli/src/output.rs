@@ -1,8 +1,11 @@
 //! What people and programs see: data on stdout, talk on stderr.
 //!
+//! A terminal gets nothing that would steer it, whoever wrote it ([`crate::terminal`]); a pipe or file gets data as it is.
+//!
 //! Nothing here panics when the reader goes away: writing to stdout returns an error that `main` recognises as a closed
 //! pipe, and writing to stderr is best effort.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 
@@ -11,6 +14,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use crate::stderr;
+use crate::terminal::{self, Keep};
 
 /// Longest text in a cell of a list; `show` has the whole of it.
 const CELL_CHARS_MAX: usize = 60;
@@ -34,6 +38,7 @@ pub(crate) struct OutputArgs {
 pub(crate) struct Output {
     json: bool,
     quiet: bool,
+    on_terminal: bool,
     stdout_color: bool,
     stderr_color: bool,
 }
@@ -41,10 +46,12 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn new(args: OutputArgs) -> Self {
         let wanted = !args.no_color && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let on_terminal = io::stdout().is_terminal();
         Output {
             json: args.json,
             quiet: args.quiet,
-            stdout_color: wanted && io::stdout().is_terminal(),
+            on_terminal,
+            stdout_color: wanted && on_terminal,
             stderr_color: wanted && io::stderr().is_terminal(),
         }
     }
@@ -78,8 +85,18 @@ impl Output {
         self.bytes(text.as_bytes())
     }
 
-    /// Data as it is.
+    /// Data as it is; on a terminal without what would steer it.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> io::Result<()> {
+        self.write(&self.shown(bytes))
+    }
+
+    /// Data as it is shown.
+    fn shown<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        if self.on_terminal { terminal::clean_bytes(bytes) } else { Cow::Borrowed(bytes) }
+    }
+
+    /// What is fit for a terminal already, colours and all.
+    fn write(&self, bytes: &[u8]) -> io::Result<()> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(bytes)?;
         stdout.flush()
@@ -92,27 +109,28 @@ impl Output {
 
     /// One JSON object per line, written at once.
     pub(crate) fn json_lines<T: Serialize>(&self, values: impl IntoIterator<Item = T>) -> io::Result<()> {
-        let mut lines = Vec::new();
+        let mut lines = String::new();
         for value in values {
-            serde_json::to_writer(&mut lines, &value)?;
-            lines.push(b'\n');
+            lines.push_str(&serde_json::to_string(&value)?);
+            lines.push('\n');
         }
-        self.bytes(&lines)
+        let lines = if self.on_terminal { terminal::escape_json(&lines) } else { Cow::Borrowed(&lines[..]) };
+        self.write(lines.as_bytes())
     }
 
     /// A table; `header` may be empty.
     pub(crate) fn table(&self, header: &[&str], rows: Vec<Vec<Cell>>) -> io::Result<()> {
-        self.text(&render(header, rows, self.stdout_color))
+        self.write(render(header, rows, self.stdout_color).as_bytes())
     }
 
     /// True if what is shown is drawn anew again and again, because people look at a terminal.
     pub(crate) fn is_redrawn(&self) -> bool {
-        !self.json && io::stdout().is_terminal()
+        !self.json && self.on_terminal
     }
 
     /// Makes room for the next look at the same thing there.
     pub(crate) fn clear(&self) -> io::Result<()> {
-        if self.is_redrawn() { self.text("\x1b[H\x1b[2J") } else { Ok(()) }
+        if self.is_redrawn() { self.write(b"\x1b[H\x1b[2J") } else { Ok(()) }
     }
 
     /// A remark on stderr, unless people asked for quiet.
@@ -251,19 +269,10 @@ fn render(header: &[&str], rows: Vec<Vec<Cell>>, color: bool) -> String {
     text.replace(RESET_MARK, RESET)
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    Nothing,
-    LineEnds,
-}
-
-/// Text of others without what a terminal would obey: an error message must not move the cursor.
+/// Text of others for a cell: also without the characters that stand for tones.
 fn clean(text: &str, keep: Keep) -> String {
     let is_mark = |c: char| ('\u{2060}'..='\u{2064}').contains(&c);
-    text.chars()
-        .filter(|c| !is_mark(*c))
-        .map(|c| if c.is_control() && !(c == '\n' && keep == Keep::LineEnds) { ' ' } else { c })
-        .collect()
+    terminal::clean(text, keep).replace(is_mark, "")
 }
 
 #[cfg(test)]
@@ -290,8 +299,22 @@ mod tests {
 
     #[test]
     fn what_others_wrote_cannot_steer_the_terminal() {
-        let evil = vec![vec![Cell::from("x\x1b[2Jy\u{2062}z")]];
-        assert_eq!(render(&[], evil, true), "x [2Jyz\n");
+        let evil = vec![vec![Cell::from("x\x1b[2Jy\u{2062}z\u{202e}!")]];
+        assert_eq!(render(&[], evil, true), "x [2Jyz\u{fffd}!\n");
+    }
+
+    #[test]
+    fn a_result_reaches_a_pipe_as_it_is_and_a_terminal_without_what_steers_it() {
+        let result = b"\x1b[31mred\x1b]0;pwned\x07\xe2\x80\xae\n";
+        let output = |on_terminal| Output {
+            json: false,
+            quiet: false,
+            on_terminal,
+            stdout_color: false,
+            stderr_color: false,
+        };
+        assert_eq!(output(false).shown(result), &result[..]);
+        assert_eq!(output(true).shown(result), " [31mred ]0;pwned \u{fffd}\n".as_bytes());
     }
 
     #[test]

@@ -1,10 +1,13 @@
 //! stderr of the long-running commands, written by a thread of its own. A pipe that nobody reads stops whoever writes to it,
 //! so nobody else may: server and worker put their lines into a bounded queue. What does not fit is dropped and counted.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use crate::terminal;
 
 /// Bytes that may wait for the reader of stderr; further lines are dropped.
 const QUEUE_BYTES_MAX: usize = 1 << 20;
@@ -133,11 +136,16 @@ impl Queue {
 }
 
 /// What the formatter of log lines writes to. It hands over each line whole.
-pub(crate) struct Line(pub(crate) Arc<Queue>);
+pub(crate) struct Line {
+    pub(crate) queue: Arc<Queue>,
+    /// For people, who may look at it on a terminal.
+    pub(crate) is_text: bool,
+}
 
 impl Write for Line {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        self.0.push(line);
+        let shown = if self.is_text { terminal::clean_log_line(line) } else { Cow::Borrowed(line) };
+        self.queue.push(&shown);
         Ok(line.len())
     }
 

@@ -283,9 +283,7 @@ impl Metrics {
     /// Counts the lines that the log of this process dropped, because nobody read them.
     pub fn with_dropped_log_lines(self, dropped: fn() -> u64) -> Self {
         let mut registry = self.registry.lock().expect("no panic while holding the lock");
-        registry
-            .sub_registry_with_prefix("tenure")
-            .register_collector(Box::new(DroppedLogLines(dropped)));
+        registry.sub_registry_with_prefix("tenure").register_collector(Box::new(DroppedLogLines(dropped)));
         drop(registry);
         self
     }

@@ -82,7 +82,12 @@ impl Usurper {
             credits: self.rng.below(3) as u32,
             heartbeat: self.rng.chance(0.5).then_some((1, beat)),
             reports: vec![Report { hold: *hold, outcome }],
-            leave: leaves.then(|| LeaveNote { key: key.clone(), nonce: NONCE, all_stopped: true, crashed: false }),
+            leave: leaves.then(|| LeaveNote {
+                key: key.clone(),
+                nonce: NONCE,
+                all_stopped: true,
+                crashed: false,
+            }),
             ..Transmit::default()
         }
     }
