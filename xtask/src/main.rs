@@ -4,6 +4,7 @@
 
 mod apt;
 mod chromium;
+mod dist;
 mod fnv;
 mod instructions;
 mod postgres;
@@ -30,6 +31,7 @@ cargo xtask COMMAND
   postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
   chromium                       finds Chromium for the tests with hostile web pages; installs it on Debian, as root
   codegen                        writes crates/rpc/src/generated from the .proto file
+  dist                           builds the release binary without the paths of this machine in it
   help                           this text
 ";
 
@@ -57,6 +59,7 @@ fn main() -> ExitCode {
         ["postgres"] => postgres::ensure(root()),
         ["chromium"] => chromium::ensure(root()),
         ["codegen"] => codegen(),
+        ["dist"] => dist::run(root()),
         ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

@@ -4,6 +4,7 @@
 mod generated;
 mod layers;
 mod manifest;
+mod proto;
 mod sources;
 #[cfg(test)]
 mod tree;
@@ -37,6 +38,7 @@ fn complaints(root: &Path) -> io::Result<Vec<String>> {
     let mut complaints = layers::complaints(root)?;
     complaints.extend(sources::complaints(root)?);
     complaints.extend(generated::complaints(root)?);
+    complaints.extend(proto::complaints(root)?);
     Ok(complaints)
 }
 

@@ -49,7 +49,7 @@ impl Api {
 
     /// Notes that the holder of this claim should stop it, and has this long.
     pub(crate) fn tell_to_stop(&self, now: Instant, hold: Hold, grace: Duration) -> Verdict {
-        self.heed().tell(now, hold, grace)
+        self.told_stops().tell(now, hold, grace)
     }
 
     /// How long a worker with a lease has, whose own time limit should have ended the job.
@@ -79,11 +79,11 @@ impl Api {
 
     /// These claims have ended.
     pub(super) fn forget_stops(&self, holds: impl Iterator<Item = Hold>) {
-        let mut heed = self.heed();
+        let mut heed = self.told_stops();
         holds.for_each(|hold| heed.forget(hold));
     }
 
-    fn heed(&self) -> std::sync::MutexGuard<'_, Heed> {
+    fn told_stops(&self) -> std::sync::MutexGuard<'_, Heed> {
         self.heed.lock().expect("no panic while holding the lock")
     }
 }

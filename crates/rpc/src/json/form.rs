@@ -97,17 +97,17 @@ macro_rules! form {
                     let $payload = read(content, stringify!($payload), form.$payload, form.$payload_base64)?;
                 )?
                 $( let $bytes = read(Content::Unsaid, stringify!($bytes), form.$bytes, form.$base64)?; )*
-                #[allow(unused_mut, reason = "only some messages have a content type")]
-                let mut message = wire::$message {
+                let message = wire::$message {
                     $($field: form.$field,)*
                     $($payload: Field::from_bytes($payload),)?
                     $($bytes: Field::from_bytes($bytes),)*
                 };
                 $(
-                    if came_as_bytes {
-                        message.$content_type =
-                            Content::type_of_base64(std::mem::take(&mut message.$content_type));
-                    }
+                    let $content_type = match came_as_bytes {
+                        true => Content::type_of_base64(message.$content_type),
+                        false => message.$content_type,
+                    };
+                    let message = wire::$message { $content_type, ..message };
                 )?
                 Ok(message)
             }

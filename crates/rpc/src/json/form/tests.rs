@@ -1,3 +1,5 @@
+//! What goes in by one door and comes out by another, and what is refused.
+
 use bytes::Bytes;
 use model::{JobId, NewJob};
 use serde_json::{Value, json};
