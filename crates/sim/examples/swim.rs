@@ -34,6 +34,11 @@ fn main() {
             experiments::pauses(&subjects, &amount, progress)
         }
         "partition" => experiments::partition(&subject, &amount, progress),
+        "links" => {
+            experiments::links(&subject, &[0.1, 0.12, 0.15, 0.2], Duration::from_secs(600), &amount, progress)
+        }
+        "splits" => experiments::splits(&subject, &amount, progress),
+        "flapping" => experiments::flapping(&subject, Duration::from_secs(300), &amount, progress),
         "bootstrap" => experiments::bootstrap(&subject, &amount, progress),
         "cuts" => experiments::cuts(&subject, Duration::from_secs(300), &amount, progress),
         _ => experiments::idle(&subject, &amount, progress),

@@ -29,6 +29,10 @@ Experiments (default worlds and nodes):
   partition    two halves apart for 120 s, whole or on and off (10; 64)
   bootstrap    all start at once through one node (1; 256,1024)
   cuts         one in a hundred badly connected, one way: --minutes 5 (1; 1000)
+  links        links dead in one direction for good: --links 10,12,15,20 --minutes 10; who is
+               condemned, who is missing (1; 128)
+  splits       50 random partitions of 5 s: false deaths, healing, load (4; 64,128)
+  flapping     one node cut off for 14 s, on and off: --minutes 5; its verdicts and others' (4; 64)
   idle         messages and bytes when nothing happens (1; 128,1024,4096)
 
 Bytes are what datagrams and stream frames carry, seals included, without the headers of
@@ -70,7 +74,10 @@ pub(super) struct Args {
     /// Shares of lost packets, in percent
     #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "10,30")]
     loss: Vec<f64>,
-    /// How long the trouble lasts, in virtual minutes [default: 10, or 5 for cuts]
+    /// Shares of links that are dead in one direction, in percent
+    #[arg(long, value_name = "P,…", value_delimiter = ',', default_value = "10,12,15,20")]
+    links: Vec<f64>,
+    /// How long the trouble lasts, in virtual minutes [default: 10, or 5 for cuts and flapping]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_440))]
     minutes: Option<u64>,
     /// How long things go wrong before the laws ask for calm, in periods
@@ -100,6 +107,9 @@ enum Experiment {
     Partition,
     Bootstrap,
     Cuts,
+    Links,
+    Splits,
+    Flapping,
     Idle,
 }
 
@@ -117,6 +127,9 @@ impl Experiment {
             Experiment::Partition => (10, &[64]),
             Experiment::Bootstrap => (1, &[256, 1_024]),
             Experiment::Cuts => (1, &[1_000]),
+            Experiment::Links => (1, &[128]),
+            Experiment::Splits => (4, &[64, 128]),
+            Experiment::Flapping => (4, &[64]),
             Experiment::Idle => (1, &[128, 1_024, 4_096]),
         }
     }
@@ -258,12 +271,14 @@ fn experiment(args: &Args, output: &Output) -> anyhow::Result<Exit> {
 fn find(args: &Args, amount: &Amount, progress: &mut experiments::Progress<'_>) -> anyhow::Result<Findings> {
     let subject = named(args)?;
     let minutes = |usual| Duration::from_secs(60 * args.minutes.unwrap_or(usual));
-    let losses: Vec<f64> = args.loss.iter().map(|percent| percent / 100.0).collect();
+    let shares = |percents: &[f64]| -> Vec<f64> { percents.iter().map(|percent| percent / 100.0).collect() };
     Ok(match args.experiment {
         Experiment::Calibration => experiments::calibration(amount, progress),
         Experiment::Detection => experiments::detection(&subject, amount, progress),
         Experiment::Mass => experiments::mass(&subject, args.crashes, amount, progress),
-        Experiment::Loss => experiments::loss(&subject, &losses, minutes(10), amount, progress),
+        Experiment::Loss => {
+            experiments::loss(&subject, &shares(&args.loss), minutes(10), amount, progress)
+        }
         Experiment::Blocked => experiments::blocked(&subject, amount, progress),
         Experiment::Pauses => {
             // Lifeguard beside it shows whether this grid weighs as the paper's does.
@@ -278,6 +293,11 @@ fn find(args: &Args, amount: &Amount, progress: &mut experiments::Progress<'_>) 
         Experiment::Partition => experiments::partition(&subject, amount, progress),
         Experiment::Bootstrap => experiments::bootstrap(&subject, amount, progress),
         Experiment::Cuts => experiments::cuts(&subject, minutes(5), amount, progress),
+        Experiment::Links => {
+            experiments::links(&subject, &shares(&args.links), minutes(10), amount, progress)
+        }
+        Experiment::Splits => experiments::splits(&subject, amount, progress),
+        Experiment::Flapping => experiments::flapping(&subject, minutes(5), amount, progress),
         Experiment::Idle | Experiment::Laws => experiments::idle(&subject, amount, progress),
     })
 }

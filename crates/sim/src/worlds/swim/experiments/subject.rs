@@ -60,7 +60,7 @@ impl Subject<SwimNode> {
             "lan" => Config::lan(),
             "fast" => Config::fast(),
             "wan" => Config::wan(),
-            "classic" => Config { profile: swim::Profile::Classic, ..Config::lan() },
+            "classic" => Config::classic(),
             "swim" => Config::plain_swim(),
             "lifeguard" => Config::lifeguard(5.0, 6.0),
             _ => return None,
