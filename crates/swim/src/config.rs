@@ -149,6 +149,7 @@ impl Config {
     pub fn classic() -> Self {
         Config {
             probe_timeout: Duration::from_secs(5),
+            opinions: None,
             ..Self::with_period(Profile::Classic, Duration::from_secs(2))
         }
     }

@@ -52,6 +52,7 @@ impl Classic {
     fn heard(&mut self, now: Instant, from: Identity) {
         if self.peers.get(&from.id).is_some_and(|peer| peer.state == State::Dead) {
             self.set_state(now, from.id, State::Alive);
+            self.has_returned = true;
             self.event(Event::Refuted(from, Incarnation::default()));
             self.check_fence();
         }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use model::Instant;
-use model::splitmix::SplitMix;
+use model::splitmix::{SplitMix, mix};
 
 use crate::config::Config;
 use crate::identity::{Identity, Incarnation, Info, NodeId, SharedInfo};
@@ -33,9 +33,18 @@ pub(crate) struct Classic {
     /// Those who do not know us yet: asked over streams, a few at a time.
     pub(super) strangers: VecDeque<SocketAddr>,
     pub(super) introductions: BTreeMap<u64, SocketAddr>,
-    /// Whom the last tick probed.
-    pub(super) last_probed: Option<NodeId>,
+    /// Makes our probing order differ from everybody else's.
+    pub(super) salt: u64,
+    /// The place in that order of whom the last tick probed, and of the last of the dead who was asked.
+    pub(super) last_probed: Option<u64>,
+    pub(super) last_dead: Option<u64>,
+    pub(super) last_seed: usize,
     pub(super) next_tick: Instant,
+    pub(super) next_reach_out: Instant,
+    /// The next to be asked is one of the dead; otherwise a seed.
+    pub(super) dead_next: bool,
+    /// One of the dead spoke since the last tick, so others may be back too.
+    pub(super) has_returned: bool,
     pub(super) is_fenced: bool,
     pub(super) has_left: bool,
     pub(super) number: u32,
@@ -86,7 +95,13 @@ impl Classic {
         random: u64,
     ) -> Self {
         let strangers = seeds.iter().copied().filter(|seed| *seed != info.addr).collect();
+        let mut lots = SplitMix::new(random ^ mix(u64::from(me.id.0) << 32 | u64::from(me.epoch.0)));
         Classic {
+            // Nodes that begin together must neither probe at the same moments nor in the same order.
+            next_tick: now + lots.within(config.period),
+            salt: lots.next(),
+            number: lots.next() as u32,
+            next_reach_out: now,
             config,
             me,
             info: Arc::new(info),
@@ -98,14 +113,16 @@ impl Classic {
             strangers,
             introductions: BTreeMap::new(),
             last_probed: None,
-            next_tick: now,
+            last_dead: None,
+            last_seed: 0,
+            dead_next: false,
+            has_returned: false,
             is_fenced: false,
             has_left: false,
-            number: random as u32,
             ticket: 0,
             mark: Mark::default(),
             best_mark: Mark::default(),
-            lots: SplitMix::new(random),
+            lots,
             outputs: VecDeque::new(),
         }
     }
@@ -118,11 +135,12 @@ impl Classic {
                 incarnation: Incarnation::default(),
                 info: info.clone(),
                 state: State::Alive,
-                state_changed_at: self.next_tick,
+                state_changed_at: self.next_reach_out,
             };
             self.peers.insert(identity.id, peer);
         }
         self.strangers.clear();
+        self.next_reach_out = self.next_reach_out + self.lots.within(self.config.reach_out_every);
     }
 
     pub(crate) fn handle(&mut self, now: Instant, input: Input) {
@@ -151,7 +169,7 @@ impl Classic {
         if self.has_left {
             return None;
         }
-        pending.chain(verdicts).chain([self.next_tick]).min()
+        pending.chain(verdicts).chain([self.next_tick, self.next_reach_out]).min()
     }
 
     pub(crate) fn poll_output(&mut self) -> Option<Output> {

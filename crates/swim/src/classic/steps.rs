@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use model::Instant;
+use model::splitmix::mix;
 
 use super::machine::{Classic, Indirect, Peer, Probe};
 use crate::identity::{Identity, NodeId};
@@ -25,6 +26,14 @@ impl Classic {
             self.next_tick = now + self.config.period;
             self.probe_next(now);
             self.look_for_others();
+            if std::mem::take(&mut self.has_returned) {
+                self.ask_one_of_the_dead();
+            }
+        }
+        if self.next_reach_out <= now {
+            let jitter = self.lots.within(self.config.reach_out_every / 4);
+            self.next_reach_out = now + self.config.reach_out_every - jitter;
+            self.reach_out();
         }
     }
 
@@ -132,12 +141,8 @@ impl Classic {
 
     /// Step 5: the next one that is alive, round-robin.
     fn probe_next(&mut self, now: Instant) {
-        let alive = |from: Option<NodeId>| {
-            let later = self.peers.iter().filter(move |(id, _)| from.is_none_or(|from| **id > from));
-            later.filter(|(_, peer)| peer.state == State::Alive).map(|(id, _)| *id).next()
-        };
-        let Some(target) = alive(self.last_probed).or_else(|| alive(None)) else { return };
-        self.last_probed = Some(target);
+        let Some((target, place)) = self.next_in_order(self.last_probed, State::Alive) else { return };
+        self.last_probed = Some(place);
         if self.direct.values().any(|probe| probe.target == target) {
             // The last one is still open: a second would only put off its end.
             return;
@@ -147,6 +152,58 @@ impl Classic {
         let number = self.next_number();
         self.direct.insert(number, Probe { target, until: now + self.config.probe_timeout });
         self.send(identity, addr, Message::Ping { number }, Vec::new());
+    }
+
+    /// The one behind this place in our own order of all nodes who is in that state, and its place.
+    fn next_in_order(&self, after: Option<u64>, state: State) -> Option<(NodeId, u64)> {
+        let in_state = self.peers.iter().filter(|(_, peer)| peer.state == state);
+        let places = in_state.map(|(id, _)| (place_of(self.salt, *id), *id));
+        // Those that are not behind it come in the next round.
+        let (_, place, id) =
+            places.map(|(place, id)| (after.is_some_and(|after| place <= after), place, id)).min()?;
+        Some((id, place))
+    }
+
+    /// One of the dead, or a seed that we do not see, in turn and for ever: two halves that were apart for longer than it
+    /// takes to condemn would never find each other again.
+    fn reach_out(&mut self) {
+        if !self.strangers.is_empty() {
+            self.introduce();
+            return;
+        }
+        self.dead_next = !self.dead_next;
+        if self.dead_next {
+            let _ = self.ask_one_of_the_dead() || self.ask_a_seed();
+        } else {
+            let _ = self.ask_a_seed() || self.ask_one_of_the_dead();
+        }
+    }
+
+    /// Its answer shows that it is there, and our question shows it that we are.
+    fn ask_one_of_the_dead(&mut self) -> bool {
+        let Some((id, place)) = self.next_in_order(self.last_dead, State::Dead) else { return false };
+        self.last_dead = Some(place);
+        let peer = &self.peers[&id];
+        let (identity, addr) = (peer.identity, peer.info.addr);
+        let number = self.next_number();
+        self.send(identity, addr, Message::Ping { number }, Vec::new());
+        true
+    }
+
+    /// The next seed at whose address nobody is seen. Over a stream: it may be somebody whom we never heard of.
+    fn ask_a_seed(&mut self) -> bool {
+        let seen = |seed: &SocketAddr| {
+            let mut present = self.peers.values().filter(|peer| peer.state.is_present());
+            *seed == self.info.addr || present.any(|peer| peer.info.addr == *seed)
+        };
+        let count = self.seeds.len();
+        let unseen =
+            (1..=count).map(|step| (self.last_seed + step) % count).find(|at| !seen(&self.seeds[*at]));
+        let Some(at) = unseen else { return false };
+        self.last_seed = at;
+        self.strangers.push_back(self.seeds[at]);
+        self.introduce();
+        true
     }
 
     /// Seeds are asked as long as nobody is there.
@@ -166,4 +223,9 @@ impl Classic {
             (peer.state, peer.state_changed_at) = (state, now);
         }
     }
+}
+
+/// Where a node is in our order of all nodes.
+pub(super) fn place_of(salt: u64, id: NodeId) -> u64 {
+    mix(salt ^ u64::from(id.0))
 }

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use model::Instant;
 
 use super::Classic;
+use super::steps::place_of;
 use crate::config::Config;
 use crate::identity::{Epoch, Identity, Incarnation, Info, NodeId, SharedInfo};
 use crate::io::{Event, Input, Output, Reason, State};
@@ -47,6 +48,8 @@ impl Test {
         let members: Vec<(Identity, SharedInfo)> =
             (1..=nodes).map(|id| (node(id), SharedInfo::new(info(id)))).collect();
         machine.know(&members);
+        machine.next_tick = at(0);
+        machine.salt = salt_in_order_of_ids();
         Test { machine, events: Vec::new(), sent: Vec::new(), answering: (2..=nodes).collect(), now: 0 }
     }
 
@@ -55,8 +58,14 @@ impl Test {
     }
 
     fn hear_with(&mut self, from: u32, message: Message, updates: Vec<Update>) {
-        let packet =
-            Packet { from: node(from), to: node(US), digest: 0, mark: Mark::default(), message, updates };
+        let packet = Packet {
+            from: node(from),
+            to: self.machine.me(),
+            digest: 0,
+            mark: Mark::default(),
+            message,
+            updates,
+        };
         self.machine.handle(at(self.now), Input::Datagram(addr(from), packet));
         self.drain();
     }
@@ -113,6 +122,93 @@ impl Test {
     }
 }
 
+/// With this salt a node's own order of the first few is that of their ids.
+fn salt_in_order_of_ids() -> u64 {
+    let ordered = |salt: &u64| (2..=6).map(|id| place_of(*salt, NodeId(id))).is_sorted();
+    (0..).find(ordered).expect("one in a hundred and twenty does")
+}
+
+/// Sixteen nodes that begin together and know each other, each with its own luck: whom each pings, and when.
+fn first_round_of_sixteen() -> Vec<Vec<(u64, u32)>> {
+    let members: Vec<(Identity, SharedInfo)> =
+        (1..=16).map(|id| (node(id), SharedInfo::new(info(id)))).collect();
+    let one = |id: u32| {
+        let config = Arc::new(Config::classic());
+        let mut machine = Classic::new(at(0), config, node(id), info(id), Vec::new(), u64::from(id) * 77);
+        machine.know(&members);
+        let answering = (1..=16).filter(|other| *other != id).collect();
+        let mut test = Test { machine, events: Vec::new(), sent: Vec::new(), answering, now: 0 };
+        test.run_to(30_000);
+        test.pinged().into_iter().take(15).collect()
+    };
+    (1..=16).map(one).collect()
+}
+
+#[test]
+fn nodes_that_begin_together_probe_neither_at_one_moment_nor_in_one_order() {
+    let rounds = first_round_of_sixteen();
+    for (number, round) in (1..).zip(&rounds) {
+        let mut targets: Vec<u32> = round.iter().map(|(_, to)| *to).collect();
+        targets.sort_unstable();
+        let others: Vec<u32> = (1..=16).filter(|other| *other != number).collect();
+        assert_eq!(targets, others, "each of the others once in a round of {number}");
+    }
+    let mut phases: Vec<u64> = rounds.iter().map(|round| round[0].0).collect();
+    phases.sort_unstable();
+    assert!(phases[15] - phases[0] > 1_000, "spread over the tick: {phases:?}");
+    for target in 1..=16 {
+        let within = |tick: u64| {
+            let of_tick = |(at, to): &&(u64, u32)| *to == target && at / 2_000 == tick;
+            rounds.iter().flatten().filter(of_tick).count()
+        };
+        let most = (0..15).map(within).max().expect("ticks");
+        assert!(most <= 6, "{most} probe {target} in one tick");
+    }
+}
+
+#[test]
+fn the_dead_are_asked_again_and_when_one_speaks_the_next_is_asked_at_once() {
+    let mut test = Test::of(6);
+    (2..=6).for_each(|id| test.silence(id));
+    test.run_to(60_000);
+    assert_eq!(test.machine.counts().dead, 5);
+    test.sent.clear();
+    test.run_to(160_000);
+    let asked: Vec<u32> = test.pinged().into_iter().map(|(_, to)| to).collect();
+    assert!((9..=14).contains(&asked.len()), "one in ten seconds: {asked:?}");
+    assert!((2..=6).all(|id| asked.contains(&id)), "each in turn: {asked:?}");
+    test.answering = (2..=6).collect();
+    test.run_to(184_000);
+    assert_eq!(test.machine.counts().dead, 0, "after ten seconds one, and then one each tick");
+    assert!(!test.machine.is_lonely());
+}
+
+#[test]
+fn a_seed_at_whose_address_nobody_is_seen_is_asked_for_ever() {
+    let mut test = Test::of(3);
+    test.machine.seeds = vec![addr(2), addr(70)];
+    let mut asked = Vec::new();
+    while test.now < 100_000 {
+        let next = test.machine.next_deadline().expect("there always is one");
+        test.now = next.as_nanos() / 1_000_000;
+        test.machine.handle_deadline(next);
+        while let Some(output) = test.machine.poll_output() {
+            match output {
+                Output::Send(to, Packet { message: Message::Ping { number }, .. }) => {
+                    test.hear(u32::from(to.port()) - 1_000, Message::Ack { number });
+                }
+                Output::Request(ticket, to, _) => {
+                    asked.push(to);
+                    test.machine.handle(next, Input::Response(ticket, None));
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!((9..=14).contains(&asked.len()), "{asked:?}");
+    assert!(asked.iter().all(|to| *to == addr(70)), "not the one who is seen: {asked:?}");
+}
+
 #[test]
 fn probes_go_round_one_each_tick() {
     let mut test = Test::of(4);
@@ -163,7 +259,8 @@ fn those_who_failed_are_suspected_or_dead_are_not_probed_again() {
     let mut test = Test::of(4);
     test.silence(2);
     test.run_to(40_000);
-    let again: Vec<u64> = test.pinged().into_iter().filter(|(_, to)| *to == 2).map(|(at, _)| at).collect();
+    let to_it = test.pinged().into_iter().filter(|(_, to)| *to == 2).map(|(at, _)| at);
+    let again: Vec<u64> = to_it.filter(|at| *at < 18_000).collect();
     assert_eq!(again, [0], "the probe at 0 is open until 5 s, and then its state says enough");
     let others = test.pinged().into_iter().filter(|(at, to)| *at > 6_000 && *to != 2).count();
     assert_eq!(others, 17, "each tick has its probe");
