@@ -1,16 +1,20 @@
 //! foca, as a protocol of the simulated world: its own code, its own codec, its own timers.
 //!
 //! Nodes renew their identity when they are told that they are down, as foca recommends, so that they come back.
+//!
+//! Each of foca's periodic timers begins at a random moment of its interval, as with processes that were not all started at the
+//! same instant. In one phase, all would probe, gossip and announce at the same moments, which costs foca much: halves that met
+//! again would wait for the one moment of announcements that all have in common.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeSet, BinaryHeap, VecDeque};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use bytes::Bytes;
 use foca::{AccumulatingRuntime, Config, Foca, Member, NoCustomBroadcast, OwnedNotification, PostcardCodec, Timer};
 use model::Instant;
-use rand::SeedableRng as _;
+use rand::{RngExt as _, SeedableRng as _};
 use rand::rngs::StdRng;
 use serde::{Deserialize, Serialize};
 use sim::swim::{Belief, Input, Node, Output, Protocol, Start};
@@ -80,6 +84,9 @@ pub struct FocaNode {
     runtime: AccumulatingRuntime<Id>,
     timers: BinaryHeap<Reverse<Due>>,
     timers_set: u64,
+    /// Each of these has its phase.
+    phased: BTreeSet<(u8, u8)>,
+    phases: StdRng,
     outputs: VecDeque<Output<Bytes>>,
     me: Id,
     contacts: Vec<Node>,
@@ -100,6 +107,7 @@ impl FocaNode {
         }
         while let Some((after, timer)) = self.runtime.to_schedule() {
             self.timers_set += 1;
+            let after = self.phased(after, &timer);
             self.timers.push(Reverse(Due { at: now + after, sequence: self.timers_set, timer }));
         }
         while let Some(notification) = self.runtime.to_notify() {
@@ -114,6 +122,20 @@ impl FocaNode {
                 | OwnedNotification::Defunct => {}
             }
         }
+    }
+
+    /// A periodic timer that is set for the first time begins anywhere in its interval.
+    fn phased(&mut self, after: Duration, timer: &Timer<Id>) -> Duration {
+        let of_its_own = match timer {
+            Timer::ProbeRandomMember(token) => (0, *token),
+            Timer::PeriodicAnnounce(token) => (1, *token),
+            Timer::PeriodicAnnounceDown(token) => (2, *token),
+            Timer::PeriodicGossip(token) => (3, *token),
+            Timer::SendIndirectProbe { .. } | Timer::ChangeSuspectToDown { .. } | Timer::RemoveDown(_) => {
+                return after;
+            }
+        };
+        if self.phased.insert(of_its_own) { after.mul_f64(self.phases.random::<f64>()) } else { after }
     }
 
     fn changed(&mut self, id: Id, belief: Belief) {
@@ -142,6 +164,8 @@ impl Protocol for FocaNode {
             runtime: AccumulatingRuntime::new(),
             timers: BinaryHeap::new(),
             timers_set: 0,
+            phased: BTreeSet::new(),
+            phases: StdRng::seed_from_u64(start.random ^ 0x7068_6173_6573),
             outputs: VecDeque::new(),
             me,
             contacts: start.contacts.to_vec(),
@@ -164,6 +188,7 @@ impl Protocol for FocaNode {
             // What it refuses, such as a message meant for an identity it has given up, changes nothing.
             Input::Datagram(_, data) => drop(self.foca.handle_data(&data, &mut self.runtime)),
             Input::Leave => drop(self.foca.leave_cluster(&mut self.runtime)),
+            Input::Told(..) => {}
             Input::Request(..) | Input::Response(..) => unreachable!("it has no streams"),
         }
         self.drain(now);

@@ -1,7 +1,8 @@
 //! Tenure's membership beside foca's: the same world, the same faults, matched settings, one run, one table.
 //!
 //! Both have a period of 1 s, probes of 500 ms, three helpers, gossip to three nodes every 200 ms and datagrams of 1,400 bytes.
-//! foca has its own values for a local network of that size (suspicion 4·log10(n) s) and renews identities.
+//! foca has its own values for a local network of that size (suspicion 4·log10(n) s) and renews identities. All periodic timers of
+//! both begin at random moments.
 
 mod foca;
 
@@ -12,7 +13,8 @@ use clap::Parser;
 use serde_json::{Value, json};
 use sim::swim::SwimNode;
 use sim::swim::experiments::{
-    Amount, Cell, Crashes, Findings, Progress, Subject, blocked, bootstrap, detection, idle, loss, mass, partition,
+    Amount, Cell, Crashes, Findings, Progress, Subject, blocked, bootstrap, detection, flapping, idle, links,
+    loss, mass, partition, splits,
 };
 
 use crate::foca::{FocaNode, Settings};
@@ -21,7 +23,7 @@ use crate::foca::{FocaNode, Settings};
 #[derive(Debug, Parser)]
 #[command(after_help = "Examples:\n  cargo run --release\n  cargo run --release -- --only crash,storm --seeds 5 --json")]
 struct Args {
-    /// Only these: crash, mass, loss, blocked, partition, storm, idle
+    /// Only these: crash, mass, loss, blocked, partition, splits, links, flapping, storm, idle
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     only: Vec<String>,
     /// How many worlds for each row
@@ -45,9 +47,11 @@ struct Contest {
 
 const LOSSES: [f64; 2] = [0.1, 0.3];
 const LOSS_LASTS: Duration = Duration::from_secs(600);
+const DEAD_LINKS: [f64; 4] = [0.1, 0.12, 0.15, 0.2];
+const FLAPPING_LASTS: Duration = Duration::from_secs(300);
 const FIVE_PERCENT: Crashes = Crashes::Share(0.05);
 
-const CONTESTS: [Contest; 7] = [
+const CONTESTS: [Contest; 10] = [
     Contest { name: "crash", nodes: &[256, 1_024], ours: detection, theirs: detection },
     Contest {
         name: "mass",
@@ -63,6 +67,19 @@ const CONTESTS: [Contest; 7] = [
     },
     Contest { name: "blocked", nodes: &[128], ours: blocked, theirs: blocked },
     Contest { name: "partition", nodes: &[64], ours: partition, theirs: partition },
+    Contest { name: "splits", nodes: &[64, 128], ours: splits, theirs: splits },
+    Contest {
+        name: "links",
+        nodes: &[128],
+        ours: |subject, amount, progress| links(subject, &DEAD_LINKS, LOSS_LASTS, amount, progress),
+        theirs: |subject, amount, progress| links(subject, &DEAD_LINKS, LOSS_LASTS, amount, progress),
+    },
+    Contest {
+        name: "flapping",
+        nodes: &[64],
+        ours: |subject, amount, progress| flapping(subject, FLAPPING_LASTS, amount, progress),
+        theirs: |subject, amount, progress| flapping(subject, FLAPPING_LASTS, amount, progress),
+    },
     Contest { name: "storm", nodes: &[256, 1_024], ours: bootstrap, theirs: bootstrap },
     Contest { name: "idle", nodes: &[256, 1_024], ours: idle, theirs: idle },
 ];

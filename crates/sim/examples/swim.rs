@@ -59,6 +59,10 @@ fn laws(what: &str, seeds: u64, first_seed: u64, mutation: Option<&str>) {
         println!("seed {} broke {} at {}", failure.seed, failure.violation, failure.at);
     }
     let after = report.stats.converged_after.iter().max().copied().unwrap_or_default();
+    for (law, asked) in sim::swim::LAWS.iter().zip(report.stats.asked) {
+        println!("{law:<28} asked {asked}");
+    }
+    println!("{:?}", report.stats.struck);
     println!("{:?}", sim::swim::Stats { converged_after: Vec::new(), ..report.stats });
     println!(
         "{} of {} broken, slowest calm {:.1} s",

@@ -42,6 +42,11 @@ impl DriftingClock {
         DriftingClock::new(rng.span(Duration::ZERO, Duration::from_secs(1_000_000)), drift)
     }
 
+    /// From now on it shows a time that is later by this much.
+    pub fn jump(&mut self, by: Duration) {
+        self.offset = self.offset.saturating_add(by.as_nanos() as u64);
+    }
+
     /// What it shows at this moment.
     pub fn shows(&self, time: Time) -> Instant {
         let counted = u128::from(time.as_nanos()) * self.rate / BILLION;

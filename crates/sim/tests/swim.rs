@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use sim::swim::{LAWS, Mutation, Options, replay, run};
+use sim::swim::{LAWS, Mutation, Options, faults, replay, run};
 
 /// Short worlds: there are many.
 fn options() -> Options {
@@ -26,6 +26,10 @@ fn no_law_is_broken() {
     ] {
         assert!(count > 1_000, "{what}: {count}");
     }
+    // A law that nobody asks is kept by anything.
+    let never = LAWS.iter().zip(stats.asked).filter(|(_, asked)| *asked == 0);
+    assert_eq!(never.map(|(law, _)| *law).collect::<Vec<_>>(), [""; 0]);
+    assert_eq!(faults().filter(|fault| !stats.struck.contains_key(fault)).collect::<Vec<_>>(), [""; 0]);
 }
 
 /// Rare worlds, each of which broke a law until a rule was found wrong: deaf nodes that condemned others, nodes that were believed
@@ -104,6 +108,11 @@ caught_by! {
     a_verdict_on_waking_is_caught: SleepCondemns by "woken_node_condemned" | "deaf_node_condemned";
     a_voucher_without_a_review_is_caught: VouchesUnseen by "believed_too_early";
     news_sent_to_everybody_at_once_is_caught: FloodsNews by "grows_without_bound";
+    a_late_node_that_is_sure_is_caught: LagIgnored by "late_and_sure";
+    an_address_that_is_kept_is_caught: InfoKept by "info_differs" | "views_differ";
+    a_log_that_is_ahead_and_untold_is_caught: MarkIgnored by "ahead_and_untold";
+    one_who_is_expelled_and_stays_is_caught: StaysExpelled by "over_and_stays";
+    a_node_that_measures_over_bad_links_only_is_caught: BadLinksIgnored by "parted_by_bad_links";
 }
 
 /// The deaf law may notice this one first; alone, the law that is meant must notice it too.

@@ -1,6 +1,9 @@
 //! Who dies again and again, and how long such a node is not believed.
+//!
+//! When many die within a short while it is the network that comes and goes, and not each of them: such deaths count for
+//! nobody, and whoever was judged meanwhile is soon looked at again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use model::Instant;
@@ -19,16 +22,27 @@ const UNRELIABLE: u32 = 2;
 const RESTLESS: usize = 3;
 const RESTLESS_WITHIN_PERIODS: u32 = 10;
 
+/// Trouble is widespread if this share of all members, and so many, died within so many periods.
+const WIDESPREAD_ONE_IN: usize = 16;
+const WIDESPREAD_MIN: usize = 3;
+const WIDESPREAD_PERIODS: u32 = 60;
+
 /// The history of those who have one.
 #[derive(Debug, Default)]
 pub(crate) struct Flaps {
     by_node: BTreeMap<NodeId, Flap>,
+    /// Deaths of the last while, oldest first; for each node only the last one counts.
+    deaths: VecDeque<(Instant, NodeId)>,
+    /// How many nodes these are about.
+    died_lately: usize,
 }
 
 #[derive(Debug, Default)]
 struct Flap {
     penalty: u32,
     counted_at: Instant,
+    /// The last death that is among those of the last while.
+    died_at: Option<Instant>,
     /// The highest incarnation that was judged as unreliable.
     judged: Option<Incarnation>,
     /// The highest incarnation somebody vouched for since the last death, and when we heard of it.
@@ -43,12 +57,52 @@ struct Flap {
 }
 
 impl Flaps {
-    pub(crate) fn died(&mut self, now: Instant, id: NodeId, unreliable: bool, config: &Config) {
+    /// A node died, one of so many.
+    pub(crate) fn died(
+        &mut self,
+        now: Instant,
+        id: NodeId,
+        unreliable: bool,
+        members: usize,
+        config: &Config,
+    ) {
+        self.note_death(now, id, config);
+        let counts = !self.is_widespread(members);
         let flap = self.by_node.entry(id).or_default();
         flap.settle(now, config);
-        flap.penalty = flap.penalty.saturating_add(if unreliable { UNRELIABLE } else { DEATH });
+        if counts {
+            flap.penalty = flap.penalty.saturating_add(if unreliable { UNRELIABLE } else { DEATH });
+        }
         flap.held = None;
         flap.vouched = None;
+    }
+
+    fn note_death(&mut self, now: Instant, id: NodeId, config: &Config) {
+        self.forget_deaths(now, config);
+        let flap = self.by_node.entry(id).or_default();
+        if flap.died_at.replace(now).is_none() {
+            self.died_lately += 1;
+        }
+        self.deaths.push_back((now, id));
+    }
+
+    /// Those of long ago do not count any more.
+    pub(crate) fn forget_deaths(&mut self, now: Instant, config: &Config) {
+        while let Some((at, id)) = self.deaths.front().copied() {
+            if now.since(at) < config.period * WIDESPREAD_PERIODS {
+                return;
+            }
+            self.deaths.pop_front();
+            if let Some(flap) = self.by_node.get_mut(&id).filter(|flap| flap.died_at == Some(at)) {
+                flap.died_at = None;
+                self.died_lately -= 1;
+            }
+        }
+    }
+
+    /// True if so many of so many members died lately that it is more likely the network.
+    pub(crate) fn is_widespread(&self, members: usize) -> bool {
+        self.died_lately >= WIDESPREAD_MIN && self.died_lately * WIDESPREAD_ONE_IN >= members
     }
 
     /// A node is judged as unreliable. False if that is no news.
@@ -104,8 +158,11 @@ impl Flaps {
         id: NodeId,
         incarnation: Incarnation,
         unreliable: bool,
+        members: usize,
         config: &Config,
     ) -> Option<Instant> {
+        self.forget_deaths(now, config);
+        let widespread = self.is_widespread(members);
         let flap = self.by_node.entry(id).or_default();
         flap.settle(now, config);
         if flap.held.is_some() {
@@ -113,7 +170,7 @@ impl Flaps {
             // It speaks, and its time is over.
             return Some(flap.held_until).filter(|until| *until > now);
         }
-        if flap.penalty < HELD_FROM && !unreliable {
+        if (flap.penalty < HELD_FROM || widespread) && !unreliable {
             return None;
         }
         flap.held = Some(incarnation);
@@ -160,14 +217,18 @@ impl Flaps {
 
     /// A new start of the node, or nobody knows it any more.
     pub(crate) fn forget(&mut self, id: NodeId) {
-        self.by_node.remove(&id);
+        if self.by_node.remove(&id).is_some_and(|flap| flap.died_at.is_some()) {
+            self.died_lately -= 1;
+        }
     }
 
     /// Drops histories that have no effect any more.
     pub(crate) fn sweep(&mut self, now: Instant, config: &Config) {
+        self.forget_deaths(now, config);
         self.by_node.retain(|_, flap| {
             flap.settle(now, config);
             flap.penalty > 0
+                || flap.died_at.is_some()
                 || flap.held.is_some()
                 || flap.vouched.is_some_and(|(_, at)| now.since(at) < config.hold_down_max)
                 || now < flap.probation_until

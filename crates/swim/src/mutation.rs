@@ -35,11 +35,21 @@ pub enum Mutation {
     VouchesUnseen,
     /// Each piece of news is sent to everybody at once.
     FloodsNews,
+    /// That the event loop was late raises no doubt in ourselves.
+    LagIgnored,
+    /// What a member tells of itself later, and where it is then, is not taken in.
+    InfoKept,
+    /// That another is ahead in the control log is not told.
+    MarkIgnored,
+    /// A node that was expelled, or superseded by a later start, goes on.
+    StaysExpelled,
+    /// Who knows that its own links are bad measures as if they were not.
+    BadLinksIgnored,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Mutation; 16] = {
+    pub const ALL: [Mutation; 21] = {
         use Mutation::*;
         [
             IncarnationNotMonotone,
@@ -58,6 +68,11 @@ impl Mutation {
             SleepCondemns,
             VouchesUnseen,
             FloodsNews,
+            LagIgnored,
+            InfoKept,
+            MarkIgnored,
+            StaysExpelled,
+            BadLinksIgnored,
         ]
     };
 
@@ -80,6 +95,11 @@ impl Mutation {
             Mutation::SleepCondemns => "sleep_condemns",
             Mutation::VouchesUnseen => "vouches_unseen",
             Mutation::FloodsNews => "floods_news",
+            Mutation::LagIgnored => "lag_ignored",
+            Mutation::InfoKept => "info_kept",
+            Mutation::MarkIgnored => "mark_ignored",
+            Mutation::StaysExpelled => "stays_expelled",
+            Mutation::BadLinksIgnored => "bad_links_ignored",
         }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Timer {
     Tick,
     /// When to ask helpers, if this probe is still unanswered.
     ProbeTimeout { number: u32 },
+    /// When to ask more helpers, if this probe is still unanswered.
+    MoreHelpers { number: u32 },
     /// When to tell who asked that there is no answer to this ping.
     Nack { number: u32 },
     /// When to ping one more after a death.

@@ -29,6 +29,9 @@ impl Classic {
             self.send(from, addr, Message::NotMe, Vec::new());
             return;
         }
+        if self.peers.get(&from.id).is_some_and(|peer| peer.identity == from && peer.state == State::Left) {
+            return;
+        }
         if known.is_some_and(|epoch| epoch == from.epoch) {
             self.heard(now, from);
         } else {
@@ -43,7 +46,7 @@ impl Classic {
         self.message(now, addr, from, message);
         for update in updates {
             if update.status == Status::Left && update.node == from {
-                self.gone(from);
+                self.gone(now, from);
             }
         }
     }
@@ -169,11 +172,15 @@ impl Classic {
     }
 
     /// It has left: nobody waits for it any more.
-    pub(super) fn gone(&mut self, identity: Identity) {
+    pub(super) fn gone(&mut self, now: Instant, identity: Identity) {
         if identity == self.me {
             self.end();
         } else if self.peers.get(&identity.id).is_some_and(|peer| peer.identity == identity) {
-            self.peers.remove(&identity.id);
+            if self.peers[&identity.id].state == State::Left {
+                return;
+            }
+            // Remembered for a while: others who have not heard of it would bring it back.
+            self.set_state(now, identity.id, State::Left);
             self.indirect.remove(&identity.id);
             self.direct.retain(|_, probe| probe.target != identity.id);
             self.event(Event::Left(identity));

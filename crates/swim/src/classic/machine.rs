@@ -16,6 +16,9 @@ use crate::message::{Mark, Message, Packet, Request, Status, Update};
 /// Most exchanges over streams that are under way while we introduce ourselves; further ones wait for the next tick.
 pub(super) const INTRODUCTIONS_MAX: usize = 32;
 
+/// Most addresses that are remembered; further ones replace the oldest.
+const SEEDS_MAX: usize = 64;
+
 /// One node that finds out alone.
 #[derive(Debug)]
 pub(crate) struct Classic {
@@ -153,9 +156,9 @@ impl Classic {
             Input::Response(ticket, response) => self.response(now, ticket, response),
             Input::SetMeta(meta) => self.info = Arc::new(Info { addr: self.info.addr, meta }),
             Input::SetMark(mark) => self.mark = mark,
-            Input::Seeds(seeds) => self.seeds = seeds,
+            Input::Seeds(seeds) => self.add_seeds(seeds),
             Input::Leave => self.leave(),
-            Input::Expel(identity) => self.gone(identity),
+            Input::Expel(identity) => self.gone(now, identity),
             Input::Lagged(_) => {}
         }
     }
@@ -257,6 +260,17 @@ impl Classic {
             let compare = Request::Compare { from: self.ourselves(Status::Alive), buckets: vec![0] };
             self.outputs.push_back(Output::Request(Ticket(self.ticket), addr, compare));
         }
+    }
+
+    /// Names come to mean other addresses in time; the oldest are the likeliest to be out of date.
+    fn add_seeds(&mut self, seeds: Vec<SocketAddr>) {
+        for seed in seeds {
+            if !self.seeds.contains(&seed) {
+                self.seeds.push(seed);
+            }
+        }
+        let too_many = self.seeds.len().saturating_sub(SEEDS_MAX);
+        self.seeds.drain(..too_many);
     }
 
     fn leave(&mut self) {

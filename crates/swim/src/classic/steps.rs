@@ -33,7 +33,7 @@ impl Classic {
         if self.next_reach_out <= now {
             let jitter = self.lots.within(self.config.reach_out_every / 4);
             self.next_reach_out = now + self.config.reach_out_every - jitter;
-            self.reach_out();
+            self.reach_out(now);
         }
     }
 
@@ -166,7 +166,8 @@ impl Classic {
 
     /// One of the dead, or a seed that we do not see, in turn and for ever: two halves that were apart for longer than it
     /// takes to condemn would never find each other again.
-    fn reach_out(&mut self) {
+    fn reach_out(&mut self, now: Instant) {
+        self.forget(now);
         if !self.strangers.is_empty() {
             self.introduce();
             return;
@@ -176,6 +177,21 @@ impl Classic {
             let _ = self.ask_one_of_the_dead() || self.ask_a_seed();
         } else {
             let _ = self.ask_a_seed() || self.ask_one_of_the_dead();
+        }
+    }
+
+    /// Forgets who is long gone.
+    fn forget(&mut self, now: Instant) {
+        let (dead, left) = (self.config.forget_dead_after, self.config.forget_left_after);
+        let is_over = |peer: &Peer| match peer.state {
+            State::Dead => peer.state_changed_at + dead <= now,
+            State::Left => peer.state_changed_at + left <= now,
+            State::Alive | State::ProbeFailed | State::Suspected => false,
+        };
+        let over = self.peers.values().filter(|peer| is_over(peer)).map(|peer| peer.identity);
+        for identity in over.collect::<Vec<_>>() {
+            self.peers.remove(&identity.id);
+            self.event(Event::Forgotten(identity));
         }
     }
 

@@ -414,9 +414,12 @@ fn a_farewell_is_no_death() {
     let forged = Update { node: node(3), ..left.clone() };
     test.hear_with(2, Message::Gossip, vec![forged, left]);
     assert_eq!(test.events, [(0, Event::Left(node(2)))], "only about itself");
-    assert!(test.machine.member(NodeId(2)).is_none());
+    assert_eq!(test.state(2), State::Left);
+    test.hear(2, Message::Ping { number: 9 });
     test.run_to(20_000);
-    assert_eq!(test.events.len(), 1);
+    assert_eq!((test.state(2), test.events.len()), (State::Left, 1), "what it said before comes too late");
+    test.run_to(700_000);
+    assert!(test.machine.member(NodeId(2)).is_none(), "forgotten after ten minutes");
 }
 
 #[test]

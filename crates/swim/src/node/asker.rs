@@ -208,9 +208,10 @@ impl Node {
         let Some(rule) = self.config.opinions else { return };
         let Some(round) = self.rounds.get(&id) else { return };
         let tally = round.tally();
-        if tally.is_verdict_of_those_present(&rule) {
+        let links_are_bad = self.has_bad_links();
+        if tally.is_verdict_of_those_present(&rule, links_are_bad) {
             self.condemn(id, tally);
-        } else if tally.silent * 2 > tally.expected - 1 && self.ask_others(id, &rule) {
+        } else if tally.lacks_voters(links_are_bad) && self.ask_others(id, &rule) {
             // The next wave is under way.
         } else if tally.reaches(rule.condemn_percent, tally.present()) {
             // Too few could tell, or nobody; none of them finds it good.

@@ -154,10 +154,13 @@ impl Node {
             return vouched && update.incarnation == entry.incarnation && self.learn_voucher(update, source);
         }
         let state = entry.state;
-        let changed = update.info.as_ref().is_some_and(|info| *info != entry.info);
+        let info_counts = !self.is_broken(Mutation::InfoKept);
+        let changed = info_counts && update.info.as_ref().is_some_and(|info| *info != entry.info);
         self.table.change(id, |entry| {
             entry.incarnation = update.incarnation;
-            if let Some(info) = &update.info {
+            if let Some(info) = &update.info
+                && info_counts
+            {
                 entry.info = info.clone();
             }
         });
@@ -251,7 +254,7 @@ impl Node {
         });
         self.forget_particulars(id);
         if state != State::Dead || held {
-            self.flaps.died(now, id, unreliable, &self.config);
+            self.flaps.died(now, id, unreliable, self.members_for_flaps(), &self.config);
         }
         if unreliable {
             self.flaps.judged(id, update.incarnation);
@@ -318,7 +321,7 @@ impl Node {
 
     /// This epoch of ours is over.
     pub(super) fn be_expelled(&mut self, by: Option<Epoch>) {
-        if self.phase == Phase::Silent {
+        if self.phase == Phase::Silent || self.is_broken(Mutation::StaysExpelled) {
             return;
         }
         self.superseded_by = by.or(Some(self.me.epoch));

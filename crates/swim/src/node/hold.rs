@@ -21,11 +21,17 @@ impl Node {
     /// A contradiction of a death is known. True if it is not believed yet.
     pub(super) fn hold_down(&mut self, node: Identity, incarnation: Incarnation) -> bool {
         let unreliable = self.table.get(node.id).is_some_and(|entry| entry.unreliable);
-        let until = self.flaps.hold(self.now, node.id, incarnation, unreliable, &self.config);
+        let members = self.members_for_flaps();
+        let until = self.flaps.hold(self.now, node.id, incarnation, unreliable, members, &self.config);
         if let Some(until) = until {
             self.timers.set(until, Timer::HoldDown { node, incarnation });
         }
         until.is_some()
+    }
+
+    /// Of how many nodes some died lately: all who did not leave.
+    pub(super) fn members_for_flaps(&self) -> usize {
+        self.members_present() + self.table.in_state(State::Dead)
     }
 
     /// Its time is over: let us hear from it.
@@ -94,7 +100,7 @@ impl Node {
         if state != State::Dead {
             self.event(Event::Dead(update.node, incarnation, reason_of(source, update.by)));
         }
-        self.flaps.died(now, id, true, &self.config);
+        self.flaps.died(now, id, true, self.members_for_flaps(), &self.config);
         self.hold_down(update.node, incarnation);
         self.review_anew(update.node);
         self.pass_on(update, source, Rank::Verdict);

@@ -12,6 +12,7 @@
 //! leave      going, expelling, forgetting       view       what others may see of us
 //! scout      a closer look after a death        vouch      whether the unreliable answer by now
 //! hold       who is not believed for a while    tally      what votes amount to
+//! links      bad links of our own
 //! ```
 
 mod asker;
@@ -22,6 +23,7 @@ mod helper;
 mod hold;
 mod join;
 mod leave;
+mod links;
 mod observer;
 mod packets;
 mod probe;
@@ -98,6 +100,7 @@ pub(crate) struct Node {
     /// Those whom we condemned, until somebody vouches for them.
     reviews: BTreeMap<NodeId, vouch::Review>,
     checks: BTreeMap<NodeId, check::Check>,
+    links: links::Links,
     flaps: Flaps,
     brakes: brakes::Brakes,
 
@@ -180,6 +183,7 @@ impl Node {
             measurements: BTreeMap::new(),
             reviews: BTreeMap::new(),
             checks: BTreeMap::new(),
+            links: links::Links::default(),
             flaps: Flaps::default(),
             queue: Queue::default(),
             gossip_is_set: false,
@@ -231,6 +235,7 @@ impl Node {
             Input::Datagram(addr, packet) => self.on_packet(addr, packet),
             Input::Request(ticket, _, request) => self.on_request(ticket, request),
             Input::Response(ticket, response) => self.on_response(ticket, response),
+            Input::Lagged(_) if self.is_broken(Mutation::LagIgnored) => {}
             Input::Lagged(lag) => self.health.late_by(lag, self.config.probe_timeout / 2),
             Input::SetMeta(meta) => self.set_meta(meta),
             Input::SetMark(mark) => self.mark = mark,
@@ -293,6 +298,7 @@ impl Node {
         match timer {
             Timer::Tick => self.tick(),
             Timer::ProbeTimeout { number } => self.probe_timed_out(number),
+            Timer::MoreHelpers { number } => self.ask_more_helpers(number),
             Timer::Nack { number } => self.nack(number),
             Timer::Scout => self.scout(),
             Timer::ScoutTimeout { number } => self.scout_timed_out(number),

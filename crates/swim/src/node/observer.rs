@@ -24,13 +24,16 @@ pub(super) type Asker = (Identity, SocketAddr, u32);
 #[derive(Debug)]
 pub(super) struct Measurement {
     target: Identity,
-    addr: SocketAddr,
+    pub(super) addr: SocketAddr,
     incarnation: Incarnation,
     began: Instant,
-    first: u32,
-    sent: u32,
-    acked: u64,
-    view: Option<View>,
+    pub(super) first: u32,
+    pub(super) sent: u32,
+    pub(super) acked: u64,
+    /// Through whom it is tried because of our own bad links, and who had an answer, once for each.
+    pub(super) helpers: Vec<(Identity, SocketAddr)>,
+    pub(super) through: Vec<NodeId>,
+    pub(super) view: Option<View>,
     /// Once there is an opinion: how long it is remembered.
     kept_until: Instant,
     askers: Vec<Asker>,
@@ -79,7 +82,9 @@ impl Node {
                 return;
             }
             // Another incarnation, or another time: what was measured so far says nothing about it.
+            let first = measurement.first;
             self.measurements.remove(&target.id);
+            self.forget_detours(first);
         }
         if self.measurements.values().filter(|measurement| measurement.view.is_none()).count()
             >= MEASUREMENTS_MAX
@@ -123,6 +128,8 @@ impl Node {
             first,
             sent: 0,
             acked: 0,
+            helpers: Vec::new(),
+            through: Vec::new(),
             view: None,
             kept_until: self.now,
             askers,
@@ -161,6 +168,7 @@ impl Node {
             };
             self.timers.set(self.now + wait, Timer::Measure { node, first });
             self.send(target, addr, Message::Ping { number });
+            self.measure_through_helpers(node);
             return;
         }
         // Whoever hears nobody cannot tell who is silent.
@@ -195,7 +203,7 @@ impl Node {
         }
     }
 
-    fn judge(&mut self, node: NodeId, view: View) {
+    pub(super) fn judge(&mut self, node: NodeId, view: View) {
         let Some(measurement) = self.measurements.get_mut(&node) else { return };
         // Kept for a while, for those whose answer gets lost.
         let kept_until = self.now + self.config.period * 2;
@@ -204,6 +212,7 @@ impl Node {
         let (target, first) = (measurement.target, measurement.first);
         let askers = measurement.askers.clone();
         self.timers.set(kept_until, Timer::Measure { node: target, first });
+        self.forget_detours(first);
         for asker in askers {
             self.answer(asker, target, view);
         }
@@ -218,6 +227,7 @@ impl Node {
     pub(super) fn restart_measurements(&mut self) {
         let measurements = std::mem::take(&mut self.measurements);
         for (_, measurement) in measurements {
+            self.forget_detours(measurement.first);
             if measurement.view.is_none() {
                 let Measurement { askers, target, addr, incarnation, .. } = measurement;
                 self.begin_measurement(askers, target, addr, incarnation);

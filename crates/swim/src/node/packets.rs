@@ -56,6 +56,7 @@ impl Node {
                 self.scout_acked(from, number);
                 self.relay_acked(from, number);
                 self.measurement_acked(from, number);
+                self.detour_acked(from, number);
                 self.check_acked(from, number);
                 self.reach_out_answered(from, addr, digest, number);
             }
@@ -150,7 +151,7 @@ impl Node {
     }
 
     fn note_mark(&mut self, from: Identity, mark: crate::message::Mark) {
-        if mark > self.mark && mark > self.mark_told {
+        if mark > self.mark && mark > self.mark_told && !self.is_broken(Mutation::MarkIgnored) {
             self.mark_told = mark;
             self.event(Event::LogAhead(from.id, mark));
         }

@@ -7,6 +7,7 @@ use crate::identity::{Identity, Incarnation, NodeId};
 use crate::io::{Reason, State};
 use crate::message::{Message, Request, Status};
 use crate::mutation::Mutation;
+use crate::table::Entry;
 use crate::timers::Timer;
 
 /// How many members whose turn it is are passed over in one period because observers are being asked about them.
@@ -20,6 +21,9 @@ pub(super) struct Probe {
     incarnation: Incarnation,
     number: u32,
     answered: bool,
+    /// A helper had an answer, and we had none over a stream.
+    relayed: bool,
+    answered_over_stream: bool,
     helpers: Vec<NodeId>,
     nacks: u32,
 }
@@ -31,10 +35,11 @@ impl Node {
         if self.phase != Phase::Member {
             return;
         }
-        if let Some(probe) = self.probe.take()
-            && !probe.answered
-        {
-            self.probe_failed(probe);
+        if let Some(probe) = self.probe.take() {
+            self.note_probe(probe.relayed);
+            if !probe.answered {
+                self.probe_failed(probe);
+            }
         }
         if let Some((target, addr, incarnation)) = self.next_target() {
             let number = self.next_number();
@@ -44,6 +49,8 @@ impl Node {
                 incarnation,
                 number,
                 answered: false,
+                relayed: false,
+                answered_over_stream: false,
                 helpers: Vec::new(),
                 nacks: 0,
             });
@@ -95,17 +102,37 @@ impl Node {
                 entry.since = now;
             });
         }
-        let wanted = self.config.helpers;
-        let helpers = self.some_members(wanted, |entry| entry.state == State::Alive && entry.id != target.id);
-        for (helper, there) in &helpers {
-            self.send(*helper, *there, Message::PingFor { number, target, addr });
-        }
-        if let Some(probe) = &mut self.probe {
-            probe.helpers = helpers.iter().map(|(helper, _)| helper.id).collect();
+        self.ask_helpers(number, target, addr);
+        if self.has_bad_links() {
+            let left = self.config.period.saturating_sub(self.config.probe_timeout);
+            self.timers.set(self.now + left / 2, Timer::MoreHelpers { number });
         }
         if self.config.stream_ping {
             let ping = Request::Ping { from: self.me, to: target };
             self.request(addr, ping, Exchange::Probe { number });
+        }
+    }
+
+    /// Those who were asked may be behind bad links of ours too: a few more.
+    pub(super) fn ask_more_helpers(&mut self, number: u32) {
+        let open = self.probe.as_ref().filter(|probe| probe.number == number && !probe.answered);
+        if let Some((target, addr)) = open.map(|probe| (probe.target, probe.addr)) {
+            self.ask_helpers(number, target, addr);
+        }
+    }
+
+    fn ask_helpers(&mut self, number: u32, target: Identity, addr: SocketAddr) {
+        let Some(probe) = &self.probe else { return };
+        let asked = probe.helpers.clone();
+        let may_help = |entry: &Entry| {
+            entry.state == State::Alive && entry.id != target.id && !asked.contains(&entry.id)
+        };
+        let helpers = self.some_members(self.config.helpers, may_help);
+        for (helper, there) in &helpers {
+            self.send(*helper, *there, Message::PingFor { number, target, addr });
+        }
+        if let Some(probe) = &mut self.probe {
+            probe.helpers.extend(helpers.iter().map(|(helper, _)| helper.id));
         }
     }
 
@@ -115,6 +142,9 @@ impl Node {
             probe.number == number && (probe.target == from || probe.helpers.contains(&from.id))
         });
         if counts {
+            if let Some(probe) = &mut self.probe {
+                probe.relayed = probe.target != from && !probe.answered_over_stream;
+            }
             self.probe_answered();
         }
     }
@@ -122,6 +152,10 @@ impl Node {
     pub(super) fn probe_answered_over_stream(&mut self, number: u32, who: Identity) {
         let Some(probe) = self.probe.as_ref().filter(|probe| probe.number == number) else { return };
         if probe.target == who {
+            if let Some(probe) = &mut self.probe {
+                probe.relayed = false;
+                probe.answered_over_stream = true;
+            }
             self.probe_answered();
         } else {
             let addr = probe.addr;

@@ -28,6 +28,8 @@ pub(super) struct Suspected {
     accusers: Vec<NodeId>,
     /// An observer finds it good, or it answered us: silence is then no verdict.
     pub(super) answers: bool,
+    /// Its time was over, and observers were asked once more.
+    asked_once_more: bool,
 }
 
 impl Suspected {
@@ -60,6 +62,7 @@ impl Node {
             ends,
             accusers: vec![update.by],
             answers: false,
+            asked_once_more: false,
         };
         self.suspicions.insert(id, suspected);
         self.timers.set(ends, Timer::Suspicion { node: update.node, incarnation });
@@ -102,6 +105,9 @@ impl Node {
             self.restart_suspicion(node.id, ends);
             return;
         }
+        if self.ask_once_more(node) {
+            return;
+        }
         self.suspicions.remove(&node.id);
         let Some(entry) = self.table.get(node.id) else { return };
         let broken = self.is_broken(Mutation::SuspicionTimerIgnoresRefutation);
@@ -120,6 +126,25 @@ impl Node {
             return;
         }
         self.conclude(node, Status::Dead, Reason::NotRefuted);
+    }
+
+    /// Nobody contradicted what we said. Perhaps nobody heard it: our own link may have been down then. True if observers are
+    /// asked first.
+    fn ask_once_more(&mut self, node: Identity) -> bool {
+        let Some(rule) = self.config.opinions.filter(|_| self.members_present() > 2) else { return false };
+        let (me, ends) = (self.me.id, self.now + self.round_time(&rule) + self.config.period);
+        let Some(suspected) = self.suspicions.get_mut(&node.id) else { return false };
+        if suspected.answers || suspected.asked_once_more || suspected.accuser() != me {
+            return false;
+        }
+        suspected.asked_once_more = true;
+        suspected.ends = ends;
+        let timer = Timer::Suspicion { node: suspected.node, incarnation: suspected.incarnation };
+        self.timers.set(ends, timer);
+        if !self.rounds.contains_key(&node.id) {
+            self.begin_round(node, false);
+        }
+        true
     }
 
     /// Our own verdict or suspicion about a node's present incarnation.

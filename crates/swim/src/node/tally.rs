@@ -3,6 +3,9 @@
 use crate::config::Opinions;
 use crate::io::Reason;
 
+/// So many tenths of the expected voters must be present where links are bad.
+const PRESENT_TENTHS: usize = 7;
+
 /// Votes, ours among the bad ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Tally {
@@ -13,6 +16,15 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// True if so many are silent that others had better be asked.
+    pub(super) fn lacks_voters(self, links_are_bad: bool) -> bool {
+        if links_are_bad {
+            self.present() < self.expected * PRESENT_TENTHS / 10
+        } else {
+            self.silent * 2 > self.expected - 1
+        }
+    }
+
     /// Voters who could tell.
     pub(super) fn present(self) -> usize {
         self.bad + self.good
@@ -36,10 +48,13 @@ impl Tally {
         (self.expected - self.good) * 100 < rule.condemn_percent as usize * self.expected
     }
 
-    /// When time is over: the verdict of those present, if they are not too few.
-    pub(super) fn is_verdict_of_those_present(self, rule: &Opinions) -> bool {
-        let enough = self.expected.div_ceil(3).max(2);
-        self.bad >= 2 && self.present() >= enough && self.reaches(rule.condemn_percent, self.present())
+    /// When time is over: the verdict of those present, if they are not too few. Who is silent may be gone, or cut off together
+    /// with the one in question. But where links are bad each voter is silent or wrong by itself, and few of them can be wrong
+    /// together: then most must be present.
+    pub(super) fn is_verdict_of_those_present(self, rule: &Opinions, links_are_bad: bool) -> bool {
+        let enough =
+            if links_are_bad { self.expected * PRESENT_TENTHS / 10 } else { self.expected.div_ceil(3) };
+        self.bad >= 2 && self.present() >= enough.max(2) && self.reaches(rule.condemn_percent, self.present())
     }
 
     /// These votes as the reason of what follows from them.

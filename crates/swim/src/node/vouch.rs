@@ -21,6 +21,9 @@ use crate::timers::Timer;
 
 /// So many good reviews in a row it takes: one alone says nothing of a node that is good and bad by turns.
 const GOOD_REVIEWS: u32 = 3;
+/// When trouble is widespread it says enough, and comes this soon: it was the network, which is well again or is not.
+const GOOD_REVIEWS_WHEN_WIDESPREAD: u32 = 1;
+const REVIEW_WHEN_WIDESPREAD_PERIODS: u32 = 2;
 
 /// A node that we condemned.
 #[derive(Debug)]
@@ -70,7 +73,14 @@ impl Node {
         review.step = Step::Waits;
         review.voters.clear();
         review.own = None;
-        self.timers.set(self.now + self.config.review_every, Timer::Review { number });
+        let soon = self.periods(REVIEW_WHEN_WIDESPREAD_PERIODS).min(self.config.review_every);
+        let pause = if self.is_trouble_widespread() { soon } else { self.config.review_every };
+        self.timers.set(self.now + pause, Timer::Review { number });
+    }
+
+    fn is_trouble_widespread(&mut self) -> bool {
+        self.flaps.forget_deaths(self.now, &self.config);
+        self.flaps.is_widespread(self.members_for_flaps())
     }
 
     /// We slept, or were deaf: what was said, or not said, meanwhile counts for nothing.
@@ -152,6 +162,17 @@ impl Node {
             && let Some(voter) = review.voters.iter_mut().find(|voter| voter.node == from)
         {
             voter.view = Some(view);
+            self.end_review_early(target);
+        }
+    }
+
+    /// Enough found it good: the others need not be waited for.
+    fn end_review_early(&mut self, target: Identity) {
+        let Some(rule) = self.config.opinions else { return };
+        let Some(review) = self.reviews.get(&target.id) else { return };
+        let good = review.voters.iter().filter(|voter| voter.view == Some(View::Good)).count();
+        if good * 100 >= rule.condemn_percent as usize * review.voters.len() && self.is_serving(target.id) {
+            self.end_review(target);
         }
     }
 
@@ -171,7 +192,9 @@ impl Node {
             asked => good * 100 >= rule.condemn_percent as usize * asked,
         };
         review.good = if is_good { review.good + 1 } else { 0 };
-        if review.good >= GOOD_REVIEWS {
+        let good = review.good;
+        let wanted = if self.is_trouble_widespread() { GOOD_REVIEWS_WHEN_WIDESPREAD } else { GOOD_REVIEWS };
+        if good >= wanted {
             self.vouch(target);
         } else {
             self.postpone_review(target.id);

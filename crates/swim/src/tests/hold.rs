@@ -77,3 +77,20 @@ fn who_dies_while_it_is_held_never_comes_back_and_is_no_news() {
     let asked = world.sent.iter().filter(|(_, _, packet)| matches!(packet.message, Message::Ask { .. }));
     assert_eq!(asked.count(), 0);
 }
+
+/// Again and again the network falls into two halves, along another line each time. None of the nodes is unreliable, and the
+/// network is well in the end: nobody is kept out for what it went through.
+#[test]
+fn after_many_short_partitions_all_are_soon_believed_again() {
+    let mut world = World::formed(Config::lan(), 6, 32);
+    for number in 0..20 {
+        let (one, other): (Vec<u32>, Vec<u32>) = (0..32).partition(|id| (id * 7 + number * 5) % 11 < 5);
+        for (one, other) in one.iter().flat_map(|one| other.iter().map(|other| (*one, *other))) {
+            world.cuts.extend([(one, other), (other, one)]);
+        }
+        world.run(Duration::from_secs(6));
+        world.cuts.clear();
+        world.run(Duration::from_secs(5));
+    }
+    assert!(world.run_while(Duration::from_secs(10), World::all_see_all).is_some());
+}

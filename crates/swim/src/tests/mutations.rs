@@ -2,9 +2,14 @@
 
 use std::time::Duration;
 
+use model::splitmix::SplitMix;
+
 use super::hand::{Hand, update};
-use super::world::{World, node};
-use crate::{Config, Event, Incarnation, Message, Mutation, NodeId, PACKET_BYTES_MAX, State, Status, Update};
+use super::world::{World, addr, node};
+use crate::{
+    Config, Epoch, Event, Incarnation, Info, Input, Mark, Message, Mutation, NodeId, PACKET_BYTES_MAX, State,
+    Status, Update,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -115,6 +120,41 @@ fn scenario(mutation: Mutation) -> fn(Option<Mutation>) -> bool {
             hand.now = hand.now + SECOND * 1_000;
             hand.pass(SECOND / 10);
             hand.state(2) != Some(State::Dead)
+        },
+        Mutation::LagIgnored => |broken| {
+            let mut hand = Hand::broken(Config::lan(), 4, broken);
+            hand.give(Input::Lagged(SECOND));
+            hand.machine.health() > 0
+        },
+        Mutation::InfoKept => |broken| {
+            let mut hand = Hand::broken(Config::lan(), 4, broken);
+            let mut moved = update(2, 1, 1, Status::Alive);
+            let info = Info { addr: addr(99), meta: vec![7].into() };
+            moved.info = Some(info.clone().into());
+            hand.hear(node(1, 1), Message::Gossip, vec![moved]);
+            hand.machine.member(NodeId(2)).is_some_and(|member| *member.info == info)
+        },
+        Mutation::MarkIgnored => |broken| {
+            let mut world = World::formed_broken(Config::lan(), 4, 4, broken);
+            let mark = Mark { epoch: 1, index: 7 };
+            world.give(2, Input::SetMark(mark));
+            world.run(SECOND * 10);
+            world.count_events(|event| *event == Event::LogAhead(NodeId(2), mark)) == 3
+        },
+        Mutation::StaysExpelled => |broken| {
+            let mut hand = Hand::broken(Config::lan(), 4, broken);
+            hand.rumour(0, 2, 0, Status::Alive);
+            hand.machine.superseded_by() == Some(Epoch(2))
+        },
+        // A fifth of all links is dead in one direction.
+        Mutation::BadLinksIgnored => |broken| {
+            let mut world = World::formed_broken(Config::lan(), 5, 64, broken);
+            let mut random = SplitMix::new(11);
+            for from in 0..64 {
+                world.cuts.extend((0..64).filter(|_| random.index(5) == 0).map(|to| (from, to)));
+            }
+            world.run(SECOND * 300);
+            world.count_events(|event| matches!(event, Event::Dead(..))) < 64
         },
         Mutation::FloodsNews => |broken| {
             let mut hand = Hand::broken(Config::lan(), 12, broken);

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use swim::{Config, Identity, Incarnation, State};
 
-use super::change::Change;
+use super::change::{Change, Epoch, Told};
+use super::laws::ahead_and_untold::Place;
 use super::protocol::Node;
 use crate::time::Time;
 
@@ -15,6 +16,8 @@ pub(super) struct Books {
     pub(super) config: Config,
     pub(super) truths: Vec<Truth>,
     views: Vec<BTreeMap<Node, Seen>>,
+    /// The furthest place in the control log where anybody ever was.
+    pub(super) most_ahead: Place,
 }
 
 /// What is true of a node.
@@ -22,12 +25,17 @@ pub(super) struct Books {
 pub(super) struct Truth {
     pub(super) is_up: bool,
     pub(super) epoch: u32,
-    /// It was asked to leave in this epoch.
+    /// It was asked to leave in this epoch, or said that it is over.
     pub(super) has_left: bool,
     /// When it was last stopped for long, and until when.
     pub(super) stopped: Option<(Time, Time)>,
     /// When it last handled something that another said.
     pub(super) heard_at: Time,
+    /// By how much its clock is ahead of where it would be without its jumps. Outlives the process.
+    pub(super) ahead: Duration,
+    /// How far it has come in the control log, and of the highest place it told.
+    pub(super) mark: Place,
+    pub(super) mark_told: Place,
 }
 
 /// What a node knows about another.
@@ -49,16 +57,39 @@ pub(super) struct Seen {
 impl Books {
     pub(super) fn new(config: Config, nodes: u32, is_formed: bool) -> Self {
         let truth = Truth { is_up: is_formed, epoch: u32::from(is_formed), ..Truth::default() };
-        Books { config, truths: vec![truth; nodes as usize], views: vec![BTreeMap::new(); nodes as usize] }
+        let (truths, views) = (vec![truth; nodes as usize], vec![BTreeMap::new(); nodes as usize]);
+        Books { config, truths, views, most_ahead: Place::default() }
     }
 
     pub(super) fn change(&mut self, now: Time, change: &Change) {
         match *change {
             Change::Crash(node) => self.truths[node as usize].is_up = false,
-            Change::Start(node, _) => {
-                let epoch = self.truths[node as usize].epoch + 1;
-                self.truths[node as usize] = Truth { is_up: true, epoch, heard_at: now, ..Truth::default() };
+            Change::Start(node, _) | Change::Move(node, _) => {
+                let Truth { epoch, ahead, .. } = self.truths[node as usize];
+                let epoch = epoch + 1;
+                self.truths[node as usize] =
+                    Truth { is_up: true, epoch, ahead, heard_at: now, ..Truth::default() };
                 self.views[node as usize].clear();
+            }
+            Change::Twin(place, name, epoch) => {
+                // Who was in that place is gone; the one in whose name its successor is stays, until it hears of it.
+                self.truths[place as usize].is_up = false;
+                self.truths[name as usize].epoch += u32::from(epoch == Epoch::Later);
+            }
+            Change::Tell(node, Told::Mark(epoch, index)) => {
+                let truth = &mut self.truths[node as usize];
+                // It hears of it when it runs again; nobody waits for that here.
+                truth.mark = truth.mark.max((epoch, index));
+                self.most_ahead = self.most_ahead.max((epoch, index));
+            }
+            Change::Jump(node, by) => {
+                let truth = &mut self.truths[node as usize];
+                truth.ahead += by;
+                // To the node it is as if it had been stopped for so long.
+                let since = Time::from_nanos(now.as_nanos().saturating_sub(by.as_nanos() as u64));
+                if truth.stopped.is_none_or(|(_, known)| known < now) {
+                    truth.stopped = Some((since, now));
+                }
             }
             Change::Leave(node) => {
                 let truth = &mut self.truths[node as usize];
@@ -75,6 +106,16 @@ impl Books {
             }
             _ => {}
         }
+    }
+
+    /// The time as this node would tell it: clocks jump.
+    pub(super) fn time_of(&self, node: Node, now: Time) -> Time {
+        now + self.truths[node as usize].ahead
+    }
+
+    /// The node says that it is over.
+    pub(super) fn is_over(&mut self, node: Node) {
+        self.truths[node as usize].has_left = true;
     }
 
     /// True if the node runs and did not go.

@@ -48,4 +48,37 @@ pub enum Change {
     Mend(Node, Node),
     /// All trouble of the network ends: losses, sides, cuts, spikes, duplicates.
     Heal,
+    /// As [`Start`](Change::Start), at an address that nobody had before.
+    Move(Node, Memory),
+    /// A process starts in the place of the first, in the name of the second: as a later start of it, or in its present
+    /// epoch, as from a copied data directory.
+    Twin(Node, Node, Epoch),
+    /// The node's monotonic clock jumps ahead, as when its machine was asleep.
+    Jump(Node, Duration),
+    /// The node is told something by its own surroundings.
+    Tell(Node, Told),
+}
+
+/// The epoch of a process in another's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Epoch {
+    /// The same.
+    Same,
+    /// One higher.
+    Later,
+}
+
+/// What a node's surroundings tell it: its driver, its operator, the layers above.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// Its event loop was late by this much.
+    Lagged(Duration),
+    /// What it tells of itself is this from now on.
+    Meta(u32),
+    /// It has come so far in the control log: epoch and index.
+    Mark(u32, u64),
+    /// Others are to be found where this one is now: its name means another address.
+    Seed(Node),
+    /// The present start of this one is to count as gone for good.
+    Expel(Node),
 }

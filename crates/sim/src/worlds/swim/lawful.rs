@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use swim::{Config, NodeId, Suspicion};
+use swim::{Config, Machine, NodeId, Profile, Suspicion};
 
 use super::books::Books;
 use super::change::{Change, Memory};
 use super::laws::digest_hides_difference::{self, View};
-use super::laws::{accused_and_silent, leaders_differ, talks_without_news, views_differ};
+use super::laws::{
+    LAWS, Law, accused_and_silent, info_differs, leaders_differ, parted_by_bad_links, talks_without_news,
+    views_differ,
+};
 use super::machine::{Settings, SwimNode};
 use super::mutation::Mutation;
 use super::network::Delay;
@@ -82,18 +85,41 @@ pub fn replay(seed: u64, options: &Options, line: &mut dyn FnMut(String)) -> Rep
     seeds::replay(seed, |seed, trace| Run::new(seed, options, trace).run(), line)
 }
 
+/// The names of all faults that can strike.
+pub fn faults() -> impl Iterator<Item = &'static str> {
+    plan::names()
+}
+
 /// One world with its laws.
 struct Run<'a> {
     world: World<'a, SwimNode, LawWatch>,
     config: Config,
     calm_at: Time,
+    /// Some faults last; this one is badly connected for ever.
+    lasts: bool,
+    bad_node: Option<Node>,
+}
+
+/// What the laws about the end say.
+struct Calm {
+    verdict: Verdict,
+    asked: [u64; LAWS.len()],
+}
+
+impl Calm {
+    fn ask(&mut self, law: Law, verdict: impl FnOnce() -> Verdict) {
+        if self.verdict.is_ok() {
+            self.asked[law.index()] += 1;
+            self.verdict = verdict();
+        }
+    }
 }
 
 impl<'a> Run<'a> {
     fn new(seed: u64, options: &Options, trace: Trace<'a>) -> Self {
         let mut rng = Rng::stream(seed, 0, "setup");
         let nodes = rng.between(3, 40) as u32;
-        let config = draw_config(&mut rng);
+        let config = draw_config(seed, &mut rng);
         let setup = Setup {
             seed,
             nodes,
@@ -121,10 +147,14 @@ impl<'a> Run<'a> {
         }
         let begin = Time::ZERO + config.period * 5;
         let calm_at = begin + config.period * options.periods;
-        for (at, change) in plan::draw(seed, nodes, config.period, begin, calm_at) {
+        // Whoever asks nobody is not meant to withstand faults that last.
+        let may_last = config.opinions.is_some();
+        let plan = plan::draw(seed, nodes, config.period, (begin, calm_at), may_last);
+        for (at, change) in plan.changes {
             world.schedule(at, change);
         }
-        Run { world, config, calm_at }
+        world.watch.stats.struck = plan.struck;
+        Run { world, config, calm_at, lasts: plan.lasts, bad_node: plan.bad_node }
     }
 
     fn run(mut self) -> Outcome<Stats> {
@@ -154,14 +184,11 @@ impl<'a> Run<'a> {
     fn converge(&mut self) {
         let bound = self.calm_at + calm_bound(&self.config, self.world.len());
         while !self.is_over() {
-            let verdict = self.agree();
-            if verdict.is_ok() {
+            let calm = self.agree();
+            if calm.verdict.is_ok() || self.world.now() >= bound {
                 let took = self.world.now().since(self.calm_at).as_nanos() as u64;
                 self.world.watch.stats.converged_after.push(took);
-                return;
-            }
-            if self.world.now() >= bound {
-                self.world.watch.ask(verdict);
+                self.settle(calm);
                 return;
             }
             self.world.run_for(self.config.period * 2);
@@ -169,12 +196,21 @@ impl<'a> Run<'a> {
         }
     }
 
+    fn settle(&mut self, calm: Calm) {
+        self.world.watch.count(&calm.asked);
+        self.world.watch.fail(calm.verdict);
+    }
+
     /// All views of live nodes whose digests are equal must be.
     fn compare_digests(&mut self) {
+        if self.config.profile == Profile::Classic {
+            // It has none.
+            return;
+        }
         let mut views: BTreeMap<u64, (Node, View)> = BTreeMap::new();
         let mut verdict = Ok(());
         for by in self.world.watch.books.live() {
-            let Some(machine) = self.world.node(by).map(SwimNode::machine) else { continue };
+            let Some(machine) = self.machine(by) else { continue };
             let present = machine.members().filter(|member| member.state.is_present());
             let view: View = present.map(|member| (member.identity, member.incarnation)).collect();
             let digest = machine.digest();
@@ -182,50 +218,93 @@ impl<'a> Run<'a> {
             verdict =
                 verdict.and(digest_hides_difference::check((by, digest, &view), (*other, digest, known)));
         }
-        self.world.watch.ask(verdict);
+        self.world.watch.ask(digest_hides_difference::LAW, verdict);
+    }
+
+    fn machine(&self, node: Node) -> Option<&Machine> {
+        self.world.node(node).map(SwimNode::machine)
     }
 
     /// Asks the laws about what must be so in the end; the first that is not.
-    fn agree(&self) -> Verdict {
+    fn agree(&self) -> Calm {
+        let mut calm = Calm { verdict: Ok(()), asked: [0; LAWS.len()] };
+        if self.lasts {
+            self.agree_all_the_same(&mut calm);
+        } else {
+            self.agree_on_everything(&mut calm);
+        }
+        calm
+    }
+
+    fn agree_on_everything(&self, calm: &mut Calm) {
         let books = &self.world.watch.books;
         let live: Vec<Node> = books.live().collect();
         for by in live.iter().copied() {
-            let Some(machine) = self.world.node(by).map(SwimNode::machine) else { continue };
+            let Some(machine) = self.machine(by) else { continue };
             for about in 0..self.world.len() {
-                if by != about
-                    && books.is_live(about)
-                    && let (Some(seen), Some(other)) = (books.seen(by, about), self.world.node(about))
-                    && seen.identity == other.machine().me()
+                let other = self.machine(about).filter(|_| by != about && books.is_live(about));
+                let knows = machine.member(NodeId(about));
+                if let (Some(seen), Some(other)) = (books.seen(by, about), other)
+                    && seen.identity == other.me()
                 {
-                    accused_and_silent::check_calm(by, about, seen, other.machine().incarnation())?;
+                    let is_at = other.incarnation();
+                    let accused = || accused_and_silent::check_calm(by, about, seen, is_at);
+                    calm.ask(accused_and_silent::LAW, accused);
                 }
-                let has = machine.member(NodeId(about)).map(|member| (member.identity, member.state));
+                let has = knows.as_ref().map(|member| (member.identity, member.state));
                 let live_epoch = books.is_live(about).then(|| books.truths[about as usize].epoch);
-                views_differ::check((by, about), has, live_epoch)?;
+                calm.ask(views_differ::LAW, || views_differ::check((by, about), has, live_epoch));
+                if let (Some(knows), Some(tells)) =
+                    (knows, other.and_then(|other| other.member(NodeId(about))))
+                    && self.config.profile != Profile::Classic
+                {
+                    let same = || info_differs::check((by, about), &knows.info, &tells.info);
+                    calm.ask(info_differs::LAW, same);
+                }
             }
-            leaders_differ::check(by, machine.leader_preference().0, live[0])?;
+            let prefers = machine.leader_preference().0;
+            calm.ask(leaders_differ::LAW, || leaders_differ::check(by, prefers, live[0]));
         }
-        Ok(())
+    }
+
+    /// Some faults last. Whoever is connected well enough sees all others who are.
+    fn agree_all_the_same(&self, calm: &mut Calm) {
+        let books = &self.world.watch.books;
+        let good: Vec<Node> = books.live().filter(|node| self.bad_node != Some(*node)).collect();
+        for by in good.iter().copied() {
+            let Some(machine) = self.machine(by) else { continue };
+            for about in good.iter().copied().filter(|about| *about != by) {
+                let has = machine.member(NodeId(about)).map(|member| (member.identity, member.state));
+                let epoch = books.truths[about as usize].epoch;
+                calm.ask(parted_by_bad_links::LAW, || parted_by_bad_links::check((by, about), has, epoch));
+            }
+        }
     }
 
     fn stay_quiet(&mut self) {
-        if self.is_over() {
+        if self.is_over() || self.lasts {
             return;
         }
         self.world.run_for(self.config.period * SETTLE_PERIODS);
         let before = self.world.watch.gossip;
         self.world.run_for(self.config.period * QUIET_PERIODS);
         let gossip = self.world.watch.gossip - before;
-        self.world.watch.ask(talks_without_news::check(gossip, u64::from(self.world.len())));
+        let verdict = talks_without_news::check(gossip, u64::from(self.world.len()));
+        self.world.watch.ask(talks_without_news::LAW, verdict);
         // Agreement lasts.
-        let verdict = self.agree();
-        self.world.watch.ask(verdict);
+        let calm = self.agree();
+        self.settle(calm);
     }
 }
 
 /// A configuration with short waits, so that a short run meets the end of each.
-fn draw_config(rng: &mut Rng) -> Config {
-    let mut config = if rng.chance(0.5) { Config::lan() } else { Config::fast() };
+fn draw_config(seed: u64, rng: &mut Rng) -> Config {
+    let usual = if rng.chance(0.5) { Config::lan() } else { Config::fast() };
+    let mut config = match Rng::stream(seed, 0, "profile").below(8) {
+        0 => Config::wan(),
+        1 => return Config::classic(),
+        _ => usual,
+    };
     match rng.below(6) {
         0 => config.opinions = None,
         1 => {
@@ -248,6 +327,13 @@ fn draw_config(rng: &mut Rng) -> Config {
 /// one after the other:
 fn calm_bound(config: &Config, nodes: u32) -> Duration {
     let periods = |count: u32| config.period * count;
+    if config.profile == Profile::Classic {
+        // Whoever is judged was probed, and nobody is judged in error any more.
+        let verdict = config.probe_timeout + config.classic.helper_timeout + config.classic.suspicion;
+        // All the dead and all seeds in turn; somebody of whom another told may then turn out to be dead.
+        let round = periods(nodes) + verdict + config.reach_out_every * 2 * nodes;
+        return (round + config.stream_timeout * 2) * 2;
+    }
     // Doubt in ourselves wears off by one with each probe, each of which it stretches.
     let doubt = periods((1..=config.health_max + 1).sum());
     // One pass of probes over all members, a node that has just been passed included.

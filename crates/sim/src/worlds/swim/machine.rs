@@ -7,11 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use model::Instant;
 use swim::{
-    Config, Epoch, Event, Identity, Info, Machine, NodeId, Packet, Request, Response, SharedInfo, State,
-    Ticket,
+    Config, Epoch, Event, Identity, Info, Machine, Mark, NodeId, Packet, Request, Response, SharedInfo,
+    State, Ticket,
 };
 
-use super::protocol::{Belief, Input, Node, Output, Protocol, Start};
+use super::change::Told;
+use super::protocol::{Address, Belief, Input, Node, Output, Protocol, Start};
 use super::wire;
 
 const PORT: u16 = 7946;
@@ -79,11 +80,12 @@ impl Protocol for SwimNode {
 
     fn start(settings: &Settings, start: Start<'_>) -> Self {
         let me = identity(start.node, start.epoch);
-        let info = Info::clone(&settings.members[start.node as usize].1);
+        let meta = settings.members[start.node as usize].1.meta.clone();
+        let info = Info { addr: address(start.at), meta };
         let seeds: Vec<SocketAddr> = start
             .contacts
             .iter()
-            .filter(|contact| **contact != start.node)
+            .filter(|contact| **contact != start.at)
             .map(|contact| address(*contact))
             .collect();
         let config = settings.config.clone();
@@ -111,6 +113,7 @@ impl Protocol for SwimNode {
                 swim::Input::Response(Ticket(ticket), Some(response))
             }
             Input::Leave => swim::Input::Leave,
+            Input::Told(told, about) => told_input(told, about),
             Input::Datagram(..) | Input::Request(..) | Input::Response(..) => {
                 unreachable!("the world brings messages by the way they were sent")
             }
@@ -131,9 +134,9 @@ impl Protocol for SwimNode {
     fn poll_output(&mut self) -> Option<Output<Message>> {
         loop {
             return Some(match self.machine.poll_output()? {
-                swim::Output::Send(to, packet) => Output::Send(node(to), Message::Packet(packet)),
+                swim::Output::Send(to, packet) => Output::Send(at(to), Message::Packet(packet)),
                 swim::Output::Request(ticket, to, request) => {
-                    Output::Request(ticket.0, node(to), Message::Request(request))
+                    Output::Request(ticket.0, at(to), Message::Request(request))
                 }
                 swim::Output::Respond(ticket, response) => {
                     Output::Respond(ticket.0, Message::Response(response))
@@ -196,13 +199,23 @@ fn changed(event: &Event) -> Option<(Identity, Belief)> {
     }
 }
 
-fn address(node: Node) -> SocketAddr {
-    SocketAddr::from((Ipv4Addr::from_bits(10 << 24 | node), PORT))
+fn told_input(told: Told, about: u32) -> swim::Input {
+    match told {
+        Told::Lagged(lag) => swim::Input::Lagged(lag),
+        Told::Meta(meta) => swim::Input::SetMeta(Bytes::copy_from_slice(&meta.to_be_bytes())),
+        Told::Mark(epoch, index) => swim::Input::SetMark(Mark { epoch, index }),
+        Told::Seed(_) => swim::Input::Seeds(vec![address(about)]),
+        Told::Expel(node) => swim::Input::Expel(identity(node, about)),
+    }
 }
 
-fn node(address: SocketAddr) -> Node {
+fn address(at: Address) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::from_bits(10 << 24 | at), PORT))
+}
+
+fn at(address: SocketAddr) -> Address {
     match address {
         SocketAddr::V4(v4) => v4.ip().to_bits() & 0x00ff_ffff,
-        SocketAddr::V6(_) => Node::MAX,
+        SocketAddr::V6(_) => Address::MAX,
     }
 }

@@ -28,13 +28,14 @@ mod watch;
 pub mod wire;
 mod world;
 
-pub use self::change::{Change, Memory};
+pub use self::change::{Change, Epoch, Memory, Told};
+pub use self::lawful::faults;
 pub use self::lawful::{Options, Report, replay, run};
 pub use self::laws::LAWS;
 pub use self::machine::{Message, Settings, SwimNode};
 pub use self::mutation::Mutation;
 pub use self::network::Delay;
 pub use self::node::Sent;
-pub use self::protocol::{Belief, Input, Node, Output, Protocol, Start, Watch};
+pub use self::protocol::{Address, Belief, Input, Node, Output, Protocol, Start, Watch};
 pub use self::watch::Stats;
 pub use self::world::{Setup, World};

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::protocol::{Input, Node, Protocol};
+use super::protocol::{Address, Input, Node, Protocol};
 use crate::clock::DriftingClock;
 use crate::time::Time;
 
@@ -15,8 +15,11 @@ pub(super) const INBOX_MAX: usize = 2_048;
 pub(super) struct Place<P: Protocol> {
     /// `None`: its process is down.
     pub(super) protocol: Option<P>,
-    /// How often it was started; the epoch of the present start.
+    /// How often this node was started; the epoch of the last start, wherever it was.
     pub(super) epoch: u32,
+    /// How many processes there have been in this place.
+    pub(super) lives: u32,
+    pub(super) address: Address,
     pub(super) clock: DriftingClock,
     /// When it is woken next. A wake-up at any other time is an old one.
     pub(super) wake_at: Time,
@@ -27,7 +30,7 @@ pub(super) struct Place<P: Protocol> {
     /// It neither sends nor receives before this.
     pub(super) blocked_until: Time,
     /// Whom it may look for when it starts with its memory.
-    pub(super) remembers: Vec<Node>,
+    pub(super) remembers: Vec<Address>,
     pub(super) waiting: Waiting<P::Message>,
     pub(super) sent: Sent,
 }
@@ -53,10 +56,12 @@ pub struct Sent {
 }
 
 impl<P: Protocol> Place<P> {
-    pub(super) fn new(clock: DriftingClock) -> Self {
+    pub(super) fn new(address: Address, clock: DriftingClock) -> Self {
         Place {
             protocol: None,
             epoch: 0,
+            lives: 0,
+            address,
             clock,
             wake_at: Time::MAX,
             cost: Duration::ZERO,

@@ -9,11 +9,13 @@ use std::time::Duration;
 
 use model::Instant;
 
-use super::change::Change;
+use super::change::{Change, Told};
 use crate::time::Time;
 
-/// A node's number, which is also its address.
+/// A node's number, which is also its first address.
 pub type Node = u32;
+/// Where a node is. One that moves has a new address, and nobody is at the old one any more.
+pub type Address = u32;
 
 /// One node's share of a membership protocol.
 pub trait Protocol: Sized {
@@ -57,10 +59,12 @@ pub struct Start<'a> {
     pub now: Instant,
     /// Which node.
     pub node: Node,
+    /// Where it is.
+    pub at: Address,
     /// Which start of it, from 1 on.
     pub epoch: u32,
     /// Where it looks for others.
-    pub contacts: &'a [Node],
+    pub contacts: &'a [Address],
     /// The cluster is formed already: the nodes `0..known` are there and know each other. 0: it must find them.
     pub known: u32,
     /// Whatever it leaves to chance comes from this.
@@ -71,22 +75,25 @@ pub struct Start<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input<M> {
     /// A datagram came.
-    Datagram(Node, M),
+    Datagram(Address, M),
     /// A stream brought a request; the answer must carry the ticket.
-    Request(u64, Node, M),
+    Request(u64, Address, M),
     /// The answer to its own request, or none: refused, lost or too late.
     Response(u64, Option<M>),
     /// It is asked to leave for good.
     Leave,
+    /// Its surroundings tell it something. With it comes what the world knows: where a seed is now, and which start of a node is
+    /// to be expelled.
+    Told(Told, u32),
 }
 
 /// What a node wants done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output<M> {
     /// Send a datagram.
-    Send(Node, M),
+    Send(Address, M),
     /// Open a stream, send the request, bring the answer with this ticket.
-    Request(u64, Node, M),
+    Request(u64, Address, M),
     /// Answer the request that came with this ticket.
     Respond(u64, M),
     /// It thinks differently of that start of that node from now on.

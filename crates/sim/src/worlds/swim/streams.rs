@@ -33,8 +33,8 @@ pub(super) struct Streams<M> {
 #[derive(Debug)]
 pub(super) struct Exchange<M> {
     pub(super) from: Node,
-    /// Which start of the caller asked; a later one does not want the answer.
-    pub(super) from_epoch: u32,
+    /// Which process of the caller asked; a later one does not want the answer.
+    pub(super) from_life: u32,
     pub(super) to: Node,
     /// The caller's name for it.
     pub(super) ticket: u64,
@@ -70,8 +70,8 @@ impl<M> Streams<M> {
     /// An exchange begins; its number.
     pub(super) fn open(&mut self, now: Time, caller: (Node, u32), to: Node, ticket: u64, request: M) -> u64 {
         self.opened += 1;
-        let (from, from_epoch) = caller;
-        let exchange = Exchange { from, from_epoch, to, ticket, began: now, message: Some(request) };
+        let (from, from_life) = caller;
+        let exchange = Exchange { from, from_life, to, ticket, began: now, message: Some(request) };
         self.open.insert(self.opened, exchange);
         self.opened
     }

@@ -80,6 +80,7 @@ impl Watch<Ticker> for Log {
             Input::Request(_, _, text) => (*text).to_owned(),
             Input::Response(_, answer) => format!("{answer:?}"),
             Input::Leave => "leave".to_owned(),
+            Input::Told(told, _) => format!("{told:?}"),
         };
         self.0.push((now.as_nanos() / 1_000_000, node, what));
     }

@@ -1,13 +1,21 @@
 //! Looks at every turn of every node, and asks the laws.
 
-use swim::{Event, Incarnation, Reason, Request, Response, State, Status, Update, View};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use swim::{
+    Event, Identity, Incarnation, Info, Machine, Profile, Reason, Request, Response, State, Status, Update,
+    View,
+};
 
 use super::books::Books;
-use super::change::Change;
+use super::change::{Change, Told};
+use super::laws::ahead_and_untold::Place;
 use super::laws::{
-    accused_and_silent, believed_too_early, condemned_after_refutation, condemned_by_one, datagram_too_long,
-    dead_epoch_came_back, deaf_node_condemned, grows_without_bound, incarnation_went_back, leaders_differ,
-    left_came_back, woken_node_condemned,
+    LAWS, Law, accused_and_silent, ahead_and_untold, believed_too_early, condemned_after_refutation,
+    condemned_by_one, datagram_too_long, dead_epoch_came_back, deaf_node_condemned, grows_without_bound,
+    incarnation_went_back, late_and_sure, leaders_differ, left_came_back, over_and_stays,
+    woken_node_condemned,
 };
 use super::machine::{Message, SwimNode};
 use super::protocol::{Input, Node, Output, Protocol, Watch};
@@ -45,6 +53,10 @@ pub struct Stats {
     pub left: u64,
     /// How long after the end of all faults all views agreed, in nanoseconds; one for each run.
     pub converged_after: Vec<u64>,
+    /// How often each law was asked, in the order of [`LAWS`].
+    pub asked: [u64; LAWS.len()],
+    /// How often each fault struck.
+    pub struck: BTreeMap<&'static str, u64>,
 }
 
 #[derive(Debug, Default)]
@@ -56,6 +68,12 @@ struct Turn {
     vouched: Vec<Node>,
     /// The highest accusation against itself that was read.
     accused: Option<Incarnation>,
+    /// It was read that this start is over.
+    is_over: bool,
+    /// The furthest place in the control log that was read.
+    mark: Option<Place>,
+    /// The node was told of this lag; its doubt was that before.
+    lag: Option<(Duration, u32)>,
 }
 
 impl LawWatch {
@@ -65,13 +83,24 @@ impl LawWatch {
     }
 
     /// Asks a law; only the first breach counts.
-    pub(super) fn ask(&mut self, verdict: Verdict) {
+    pub(super) fn ask(&mut self, law: Law, verdict: Verdict) {
+        self.stats.asked[law.index()] += 1;
+        self.fail(verdict);
+    }
+
+    /// As [`ask`](Self::ask), of a law that was counted otherwise.
+    pub(super) fn fail(&mut self, verdict: Verdict) {
         if let Err(violation) = verdict
             && self.violation.is_none()
             && self.only_law.is_none_or(|only| only == violation.law)
         {
             self.violation = Some(violation);
         }
+    }
+
+    /// These laws were asked so often besides.
+    pub(super) fn count(&mut self, asked: &[u64; LAWS.len()]) {
+        self.stats.asked.iter_mut().zip(asked).for_each(|(sum, count)| *sum += count);
     }
 
     pub(super) fn violation(&self) -> Option<&Violation> {
@@ -89,14 +118,15 @@ impl LawWatch {
                 *(if own { &mut self.stats.verdicts } else { &mut self.stats.told }) += 1;
                 if let Some(seen) = self.books.seen(node, about).filter(|seen| seen.identity == who) {
                     let suspicion_min = self.books.suspicion_min();
-                    self.ask(condemned_after_refutation::check(
-                        now,
+                    let verdict = condemned_after_refutation::check(
+                        self.books.time_of(node, now),
                         (node, about),
                         incarnation,
                         reason,
                         seen,
                         suspicion_min,
-                    ));
+                    );
+                    self.ask(condemned_after_refutation::LAW, verdict);
                 }
                 if own {
                     self.judge_verdict(now, (node, about), reason);
@@ -109,11 +139,19 @@ impl LawWatch {
                 {
                     let hold_down = self.books.config.hold_down_max;
                     let vouched = self.turn.vouched.contains(&who.id.0);
-                    self.ask(believed_too_early::check(now, (node, who.id.0), seen, vouched, hold_down));
+                    let its_time = self.books.time_of(node, now);
+                    let pair = (node, who.id.0);
+                    let verdict = believed_too_early::check(its_time, pair, seen, vouched, hold_down);
+                    self.ask(believed_too_early::LAW, verdict);
                 }
             }
             Event::WeRefuted(_) => self.stats.refutations += 1,
             Event::Left(_) => self.stats.left += 1,
+            Event::Expelled => self.books.is_over(node),
+            Event::LogAhead(_, mark) => {
+                let told = &mut self.books.truths[node as usize].mark_told;
+                *told = (*told).max((mark.epoch, mark.index));
+            }
             Event::Forgotten(who) => self.books.forget(node, who.id.0),
             _ => {}
         }
@@ -123,10 +161,20 @@ impl LawWatch {
     fn judge_verdict(&mut self, now: Time, pair: (Node, Node), reason: Reason) {
         let truth = self.books.truths[pair.0 as usize];
         let (period, present) = (self.books.config.period, self.books.present(pair.0));
-        self.ask(condemned_by_one::check(&self.books.config, pair, reason, present));
-        self.ask(woken_node_condemned::check(now, pair, reason, truth.stopped, period));
+        self.ask(condemned_by_one::LAW, condemned_by_one::check(&self.books.config, pair, reason, present));
+        if self.books.config.profile == Profile::Classic {
+            // The five steps do not know that they slept.
+            return;
+        }
+        self.ask(
+            woken_node_condemned::LAW,
+            woken_node_condemned::check(now, pair, reason, truth.stopped, period),
+        );
         if self.books.config.opinions.is_some() {
-            self.ask(deaf_node_condemned::check(now, pair, truth.heard_at, present, period));
+            self.ask(
+                deaf_node_condemned::LAW,
+                deaf_node_condemned::check(now, pair, truth.heard_at, present, period),
+            );
         }
     }
 
@@ -161,6 +209,39 @@ impl LawWatch {
         }
     }
 
+    /// True if a live node is in its own place; one that goes by another's name there is watched through the other.
+    fn speaks_for_itself(&self, node: Node, me: Identity) -> bool {
+        me.id.0 == node && self.books.is_live(node)
+    }
+
+    /// True if this, about the reader's own name, ends it.
+    fn ends(&self, me: Identity, machine: &Machine, update: &Update) -> bool {
+        let is_twin = |info: &Info| machine.member(me.id).is_some_and(|known| known.info.addr != info.addr);
+        match update.status {
+            // The plain algorithm does not listen to what others say of it.
+            _ if self.books.config.profile == Profile::Classic => false,
+            _ if update.node.epoch != me.epoch => update.node.epoch > me.epoch,
+            Status::Left => true,
+            Status::Alive => update.info.as_deref().is_some_and(is_twin),
+            Status::Suspect | Status::Dead | Status::Unreliable => false,
+        }
+    }
+
+    /// What it was told by its surroundings, and read about the control log.
+    fn judge_surroundings(&mut self, node: Node, machine: &Machine) {
+        if let Some((lag, before)) = self.turn.lag
+            && self.books.config.profile != Profile::Classic
+        {
+            let verdict = late_and_sure::check(&self.books.config, node, lag, (before, machine.health()));
+            self.ask(late_and_sure::LAW, verdict);
+        }
+        if let Some(read) = self.turn.mark.filter(|mark| *mark > Place::default()) {
+            let (truth, most) = (self.books.truths[node as usize], self.books.most_ahead);
+            let verdict = ahead_and_untold::check(node, read, truth.mark, truth.mark_told, most);
+            self.ask(ahead_and_untold::LAW, verdict);
+        }
+    }
+
     /// Compares what a node knows after its turn with what it knew before.
     fn compare_view(&mut self, now: Time, node: Node, protocol: &SwimNode) {
         let machine = protocol.machine();
@@ -168,7 +249,8 @@ impl LawWatch {
         for member in machine.members() {
             members += 1;
             let about = member.identity.id.0;
-            if matches!(member.state, State::Alive | State::ProbeFailed) {
+            let fails_count = self.books.config.profile != Profile::Classic;
+            if member.state == State::Alive || fails_count && member.state == State::ProbeFailed {
                 lowest = lowest.min(about);
             }
             let pair = (node, about);
@@ -176,35 +258,62 @@ impl LawWatch {
             let knew = seen.map(|seen| seen.identity.epoch.0);
             let Some(truth) = self.books.truths.get(about as usize) else { continue };
             let is = truth.epoch;
-            self.ask(dead_epoch_came_back::check(pair, member.identity.epoch.0, knew, is));
+            self.ask(
+                dead_epoch_came_back::LAW,
+                dead_epoch_came_back::check(pair, member.identity.epoch.0, knew, is),
+            );
             if let Some(seen) = seen.filter(|seen| seen.identity == member.identity) {
                 let read = self.turn.read.iter().filter(|(id, epoch, _)| (*id, *epoch) == (about, is));
                 let read = read.map(|(.., incarnation)| *incarnation).max();
                 let read = read.filter(|_| member.identity.epoch.0 == is && seen.state != State::Left);
-                self.ask(incarnation_went_back::check(pair, seen.incarnation, read, member.incarnation));
-                self.ask(left_came_back::check(pair, &seen, member.state));
+                self.ask(
+                    incarnation_went_back::LAW,
+                    incarnation_went_back::check(pair, seen.incarnation, read, member.incarnation),
+                );
+                self.ask(left_came_back::LAW, left_came_back::check(pair, &seen, member.state));
             }
-            self.books.note(now, node, about, (member.identity, member.incarnation, member.state));
+            let its_time = self.books.time_of(node, now);
+            self.books.note(its_time, node, about, (member.identity, member.incarnation, member.state));
         }
-        self.ask(grows_without_bound::check(node, self.turn.outputs, members, self.books.truths.len()));
-        self.ask(leaders_differ::check(node, machine.leader_preference().0, lowest));
+        self.ask(
+            grows_without_bound::LAW,
+            grows_without_bound::check(node, self.turn.outputs, members, self.books.truths.len()),
+        );
+        self.ask(leaders_differ::LAW, leaders_differ::check(node, machine.leader_preference().0, lowest));
     }
 }
 
 impl Watch<SwimNode> for LawWatch {
     fn input(&mut self, now: Time, node: Node, protocol: &SwimNode, input: &Input<Message>) {
-        if !matches!(input, Input::Response(_, None) | Input::Leave) {
+        if let Input::Told(Told::Lagged(lag), _) = input {
+            self.turn.lag = Some((*lag, protocol.machine().health()));
+        }
+        if !matches!(input, Input::Response(_, None) | Input::Leave | Input::Told(..)) {
             self.books.truths[node as usize].heard_at = now;
         }
         self.note_vouchers(node, input);
-        let Input::Datagram(from, Message::Packet(packet)) = input else { return };
-        // What is meant for another start, or comes from one that is over, need not be read.
-        let has_gone = self.books.seen(node, *from).is_some_and(|seen| seen.state == State::Left);
-        let is_current = !has_gone && self.books.truths[*from as usize].epoch == packet.from.epoch.0;
-        if packet.to != protocol.machine().me() || !is_current || !self.books.is_live(node) {
+        let Input::Datagram(_, Message::Packet(packet)) = input else { return };
+        let me = protocol.machine().me();
+        if !self.speaks_for_itself(node, me) {
             return;
         }
+        if packet.from.id == me.id && packet.from.epoch > me.epoch {
+            self.turn.is_over = true;
+        }
+        // What is meant for another start, or comes from one that is over, need not be read.
+        let from = packet.from.id.0;
+        let has_gone = self.books.seen(node, from).is_some_and(|seen| seen.state == State::Left);
+        let truth = self.books.truths.get(from as usize);
+        let is_current = !has_gone && truth.is_some_and(|truth| truth.epoch == packet.from.epoch.0);
+        if packet.to != me || !is_current || from == me.id.0 {
+            return;
+        }
+        let mark = (packet.mark.epoch, packet.mark.index);
+        self.turn.mark = self.turn.mark.max(Some(mark));
         for update in &packet.updates {
+            if update.node.id == me.id {
+                self.turn.is_over |= self.ends(me, protocol.machine(), update);
+            }
             if update.node == packet.to {
                 let accuses = matches!(update.status, Status::Suspect | Status::Dead | Status::Unreliable);
                 if accuses && update.incarnation >= protocol.machine().incarnation() {
@@ -220,7 +329,8 @@ impl Watch<SwimNode> for LawWatch {
         self.turn.outputs += 1;
         let Output::Send(to, message) = output else { return };
         let bytes_max = self.books.config.datagram_bytes_max;
-        self.ask(datagram_too_long::check(node, *to, SwimNode::wire_bytes(message), bytes_max));
+        let verdict = datagram_too_long::check(node, *to, SwimNode::wire_bytes(message), bytes_max);
+        self.ask(datagram_too_long::LAW, verdict);
         let Message::Packet(packet) = message else { return };
         self.gossip += u64::from(packet.message == swim::Message::Gossip);
         let deaths = [Status::Dead, Status::Unreliable];
@@ -236,13 +346,23 @@ impl Watch<SwimNode> for LawWatch {
     }
 
     fn turned(&mut self, now: Time, node: Node, protocol: &SwimNode) {
-        if self.books.is_live(node) {
-            if let Some(accused) = self.turn.accused.take() {
-                self.ask(accused_and_silent::check_read(node, accused, protocol.machine().incarnation()));
+        let machine = protocol.machine();
+        if self.speaks_for_itself(node, machine.me()) {
+            if self.turn.is_over {
+                let says_so = protocol.events().contains(&Event::Expelled);
+                self.ask(over_and_stays::LAW, over_and_stays::check(node, machine.me().epoch.0, says_so));
             }
             for event in protocol.events() {
                 self.judge_event(now, node, event);
             }
+        }
+        // Unless this turn was its last.
+        if self.speaks_for_itself(node, machine.me()) {
+            if let Some(accused) = self.turn.accused.take() {
+                let verdict = accused_and_silent::check_read(node, accused, machine.incarnation());
+                self.ask(accused_and_silent::LAW, verdict);
+            }
+            self.judge_surroundings(node, machine);
             self.compare_view(now, node, protocol);
         }
         self.turn = Turn { read: std::mem::take(&mut self.turn.read), ..Turn::default() };
@@ -269,5 +389,9 @@ impl Stats {
         self.returns += other.returns;
         self.left += other.left;
         self.converged_after.extend_from_slice(&other.converged_after);
+        self.asked.iter_mut().zip(&other.asked).for_each(|(sum, count)| *sum += count);
+        for (fault, count) in &other.struck {
+            *self.struck.entry(fault).or_default() += count;
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::worlds::swim::world::Setup;
 
 const WARM_PERIODS: u32 = 10;
 /// For so long it is well connected, and for so long it is not.
-const HALF: Duration = Duration::from_secs(14);
+const HALVES: [Duration; 2] = [Duration::from_secs(7), Duration::from_secs(14)];
 const PATIENCE: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Copy, Debug)]
@@ -33,8 +33,7 @@ pub fn flapping<P: Protocol>(
 ) -> Findings {
     let mut findings = Findings {
         title: format!(
-            "one node cut off for {} s, again and again for {} s, {}, {} worlds for each row",
-            HALF.as_secs(),
+            "one node cut off, on and off for {} s, {}, {} worlds for each row",
             lasts.as_secs(),
             subject.name,
             amount.seeds
@@ -42,6 +41,7 @@ pub fn flapping<P: Protocol>(
         columns: vec![
             "nodes",
             "cut",
+            "off_and_on",
             "its_verdicts",
             "false_deaths",
             "healthy_condemned",
@@ -53,17 +53,20 @@ pub fn flapping<P: Protocol>(
         axes: Axes { x: "seconds after the end", y: "share of worlds in which all see all", is_x_log: false },
         ..Findings::default()
     };
-    let kinds =
-        [(0, Cut::Both, "both ways"), (1, Cut::Ingress, "hears nothing"), (2, Cut::Egress, "is not heard")];
-    for (round, cut, name) in kinds {
-        let mut part = |done, of| progress(round * of + done, kinds.len() as u64 * of);
-        for (nodes, runs) in amount.run(&mut part, |nodes, seed| run(subject, cut, lasts, nodes, seed)) {
+    let cuts = [(Cut::Both, "both ways"), (Cut::Ingress, "hears nothing"), (Cut::Egress, "is not heard")];
+    let kinds = cuts.into_iter().flat_map(|cut| HALVES.map(|half| (cut, half)));
+    let total = (cuts.len() * HALVES.len()) as u64;
+    for (round, ((cut, name), half)) in (0..).zip(kinds) {
+        let mut part = |done, of| progress(round * of + done, total * of);
+        for (nodes, runs) in amount.run(&mut part, |nodes, seed| run(subject, cut, half, lasts, nodes, seed))
+        {
             let healed = Samples::new(runs.iter().filter_map(|run| run.healed).collect());
             let sum = |part: fn(&Run) -> u64| runs.iter().map(part).sum::<u64>();
             let messages = runs.iter().map(|run| run.messages).sum::<f64>() / runs.len().max(1) as f64;
             findings.rows.push(vec![
                 Cell::from(nodes),
                 Cell::from(name),
+                Cell::Text(format!("{} s", half.as_secs())),
                 Cell::from(sum(|run| run.its_verdicts)),
                 Cell::from(sum(|run| run.false_deaths)),
                 Cell::from(sum(|run| run.condemned)),
@@ -72,7 +75,7 @@ pub fn flapping<P: Protocol>(
                 Cell::from((runs.len() - healed.len()) as u64),
                 Cell::Number(messages, 2),
             ]);
-            findings.curves.push(healed.distribution(format!("{name}, {nodes} nodes")));
+            findings.curves.push(healed.distribution(format!("{name}, {} s, {nodes} nodes", half.as_secs())));
             findings.events += sum(|run| run.events);
         }
     }
@@ -90,7 +93,14 @@ struct Run {
     events: u64,
 }
 
-fn run<P: Protocol>(subject: &Subject<P>, cut: Cut, lasts: Duration, nodes: u32, seed: u64) -> Run {
+fn run<P: Protocol>(
+    subject: &Subject<P>,
+    cut: Cut,
+    half: Duration,
+    lasts: Duration,
+    nodes: u32,
+    seed: u64,
+) -> Run {
     let victim = Rng::stream(seed, 0, "flapping").below(u64::from(nodes)) as Node;
     let mut world = subject.world(Setup::formed(seed, nodes), Verdicts::new(nodes).troubled([victim]));
     let begin = Time::ZERO + subject.period * WARM_PERIODS;
@@ -102,7 +112,7 @@ fn run<P: Protocol>(subject: &Subject<P>, cut: Cut, lasts: Duration, nodes: u32,
         if !matches!(cut, Cut::Ingress) {
             world.schedule(at, Change::Egress(victim, share));
         }
-        (at, share) = (at + HALF, 1.0 - share);
+        (at, share) = (at + half, 1.0 - share);
     }
     let end = begin + lasts;
     world.schedule(end, Change::Heal);

@@ -4,12 +4,12 @@
 
 use swim::{Incarnation, State};
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::books::Seen;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "accused_and_silent";
+pub(in super::super) const LAW: Law = Law::named("accused_and_silent");
 
 /// A node has read an accusation at this incarnation, and now has that one.
 pub(in super::super) fn check_read(node: Node, accused: Incarnation, now_has: Incarnation) -> Verdict {

@@ -3,13 +3,13 @@
 
 use std::time::Duration;
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::time::Time;
 use crate::worlds::swim::books::Seen;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "believed_too_early";
+pub(in super::super) const LAW: Law = Law::named("believed_too_early");
 
 /// A node believes that one again, of which it knew this; `vouched` if it has just read that another vouches for it.
 pub(in super::super) fn check(

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use swim::{Incarnation, Reason};
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::time::Time;
 use crate::worlds::swim::books::Seen;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "condemned_after_refutation";
+pub(in super::super) const LAW: Law = Law::named("condemned_after_refutation");
 
 /// A node condemns another at this incarnation; before its turn it knew this.
 pub(in super::super) fn check(

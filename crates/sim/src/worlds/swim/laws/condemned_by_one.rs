@@ -3,11 +3,11 @@
 
 use swim::{Config, Reason};
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "condemned_by_one";
+pub(in super::super) const LAW: Law = Law::named("condemned_by_one");
 
 /// A node condemns another; so many were there in its view.
 pub(in super::super) fn check(

@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::time::Time;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "deaf_node_condemned";
+pub(in super::super) const LAW: Law = Law::named("deaf_node_condemned");
 
 /// Observers ping for two periods, wait half a period for the last answer, and have half a period for the way.
 const PERIODS: u32 = 3;

@@ -3,11 +3,11 @@
 
 use swim::{Identity, Incarnation};
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "digest_hides_difference";
+pub(in super::super) const LAW: Law = Law::named("digest_hides_difference");
 
 /// Those who are there in a node's view.
 pub(in super::super) type View = Vec<(Identity, Incarnation)>;

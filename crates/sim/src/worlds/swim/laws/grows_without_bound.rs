@@ -1,11 +1,11 @@
 //! Nothing grows without bound: a node knows no more members than there ever were, and one input or deadline makes it
 //! want no more than a few things for each of them.
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "grows_without_bound";
+pub(in super::super) const LAW: Law = Law::named("grows_without_bound");
 
 /// What a single turn may want done: so much in any case, and so much for each node there is.
 const OUTPUTS_ALWAYS: usize = 64;

@@ -3,11 +3,11 @@
 
 use swim::Incarnation;
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "incarnation_went_back";
+pub(in super::super) const LAW: Law = Law::named("incarnation_went_back");
 
 /// A node knew the first incarnation of a start of another, has read evidence of up to the second, and now knows
 /// the third.

@@ -1,11 +1,11 @@
 //! A node prefers as leader the lowest id among those it has as there; so some time after all faults ended all live
 //! nodes prefer the same, the lowest live one.
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "leaders_differ";
+pub(in super::super) const LAW: Law = Law::named("leaders_differ");
 
 /// A node prefers this one; the lowest that is there, in its own view or in truth, is that one.
 pub(in super::super) fn check(by: Node, prefers: Node, lowest: Node) -> Verdict {

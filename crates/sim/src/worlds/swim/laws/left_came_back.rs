@@ -2,12 +2,12 @@
 
 use swim::State;
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::books::Seen;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "left_came_back";
+pub(in super::super) const LAW: Law = Law::named("left_came_back");
 
 /// A node knew this of a start of another, and has it in that state now.
 pub(in super::super) fn check((by, about): (Node, Node), knew: &Seen, state: State) -> Verdict {

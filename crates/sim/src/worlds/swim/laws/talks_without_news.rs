@@ -4,10 +4,10 @@
 //! is shorter than a hold-down on purpose. What a node remembers for that long is no news when its time is over: whoever died
 //! meanwhile must not be taken for alive again because it once contradicted, nor be found dead a second time.
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 
-pub(super) const LAW: &str = "talks_without_news";
+pub(in super::super) const LAW: Law = Law::named("talks_without_news");
 
 /// So many datagrams were sent for nothing but news, by so many nodes, long after there was any.
 pub(in super::super) fn check(gossip: u64, nodes: u64) -> Verdict {

@@ -3,11 +3,11 @@
 
 use swim::{Identity, State};
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "views_differ";
+pub(in super::super) const LAW: Law = Law::named("views_differ");
 
 /// What a live node has of another at the end, and the start of it that runs, if any does.
 pub(in super::super) fn check(

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use swim::Reason;
 
-use super::holds;
+use super::{Law, holds};
 use crate::law::Verdict;
 use crate::time::Time;
 use crate::worlds::swim::protocol::Node;
 
-pub(super) const LAW: &str = "woken_node_condemned";
+pub(in super::super) const LAW: Law = Law::named("woken_node_condemned");
 
 /// A stop is long if it is longer than this many periods.
 const PERIODS: u32 = 4;

@@ -7,10 +7,10 @@ mod traffic;
 use std::time::Duration;
 
 use self::traffic::Flights;
-use super::change::{Change, Memory};
+use super::change::{Change, Memory, Told};
 use super::network::{Delay, Network};
 use super::node::{Place, Sent};
-use super::protocol::{Input, Node, Protocol, Watch};
+use super::protocol::{Address, Input, Node, Protocol, Watch};
 use super::streams::{Step, Streams};
 use crate::clock::DriftingClock;
 use crate::queue::Queue;
@@ -99,7 +99,7 @@ impl<'a, P: Protocol, W: Watch<P>> World<'a, P, W> {
         };
         let mut world = World {
             network: Network::new(setup.seed, setup.nodes as usize, setup.delay),
-            places: (0..setup.nodes).map(|node| Place::new(clock(node))).collect(),
+            places: (0..setup.nodes).map(|node| Place::new(node, clock(node))).collect(),
             settings,
             queue: Queue::new(),
             flights: Flights::new(),
@@ -167,6 +167,12 @@ impl<'a, P: Protocol, W: Watch<P>> World<'a, P, W> {
     /// Those whose process is up.
     pub fn up(&self) -> impl Iterator<Item = (Node, &P)> {
         (0..).zip(&self.places).filter_map(|(node, place)| Some((node, place.protocol.as_ref()?)))
+    }
+
+    /// Whose place has this address now, if anybody's.
+    pub(super) fn place_at(&self, address: Address) -> Option<Node> {
+        let place = address % self.setup.nodes;
+        (self.places[place as usize].address == address).then_some(place)
     }
 
     /// Which start of the node this is, or was the last.
@@ -242,6 +248,21 @@ impl<'a, P: Protocol, W: Watch<P>> World<'a, P, W> {
                 self.queue.push(place.blocked_until, Event::Resume(node));
             }
             Change::SlowCpu(node, cost) => self.places[node as usize].cost = cost,
+            Change::Move(node, memory) => {
+                self.crash(node);
+                self.places[node as usize].address += self.setup.nodes;
+                self.start(node, memory);
+            }
+            Change::Twin(place, name, epoch) => self.start_twin(place, name, epoch),
+            Change::Jump(node, by) => self.jump(now, node, by),
+            Change::Tell(node, ref told) => {
+                let about = match *told {
+                    Told::Seed(other) => self.places[other as usize].address,
+                    Told::Expel(other) => self.places[other as usize].epoch,
+                    Told::Lagged(_) | Told::Meta(_) | Told::Mark(..) => 0,
+                };
+                self.deliver(now, node, Input::Told(told.clone(), about));
+            }
             _ => self.network.apply(change),
         }
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::{Event, World};
 use crate::rng::Rng;
 use crate::time::Time;
-use crate::worlds::swim::change::Memory;
-use crate::worlds::swim::protocol::{Input, Node, Protocol, Start, Watch};
+use crate::worlds::swim::change::{Epoch, Memory};
+use crate::worlds::swim::protocol::{Address, Input, Node, Protocol, Start, Watch};
 
 /// A machine that wants to be woken this often at one moment would never let time go on.
 const WAKES_AT_ONE_MOMENT_MAX: u32 = 1_000;
@@ -15,35 +15,60 @@ const REMEMBERED_MAX: usize = 8;
 
 impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
     pub(super) fn start(&mut self, node: Node, memory: Memory) {
+        self.places[node as usize].epoch += 1;
+        self.start_as(node, node, memory);
+    }
+
+    /// A process starts in this place, in the name of that node. Nobody means it to.
+    pub(super) fn start_twin(&mut self, place: Node, name: Node, epoch: Epoch) {
+        self.places[name as usize].epoch += u32::from(epoch == Epoch::Later);
+        self.start_as(place, name, Memory::Lost);
+    }
+
+    fn start_as(&mut self, node: Node, name: Node, memory: Memory) {
         self.crash(node);
         let now = self.queue.now();
+        let contacts = self.setup.contacts.iter();
+        let mut contacts: Vec<Address> = contacts.map(|node| self.places[*node as usize].address).collect();
+        let epoch = self.places[name as usize].epoch;
         let place = &mut self.places[node as usize];
-        place.epoch += 1;
-        let mut contacts = self.setup.contacts.clone();
+        place.lives += 1;
         if memory == Memory::Kept {
             contacts.append(&mut place.remembers);
         }
         let purpose = Rng::stream(self.setup.seed, u64::from(node), "protocol").bits();
         let start = Start {
             now: place.clock.shows(now),
-            node,
-            epoch: place.epoch,
+            node: name,
+            at: place.address,
+            epoch,
             contacts: &contacts,
-            known: if self.setup.is_formed && place.epoch == 1 { self.setup.nodes } else { 0 },
-            random: purpose.wrapping_add(u64::from(place.epoch)),
+            known: if self.setup.is_formed && place.lives == 1 { self.setup.nodes } else { 0 },
+            random: purpose.wrapping_add(u64::from(place.lives)),
         };
         place.protocol = Some(P::start(&self.settings, start));
         self.settle(now, node);
     }
 
-    pub(super) fn crash(&mut self, node: Node) {
+    /// Its clock shows a later time at once.
+    pub(super) fn jump(&mut self, now: Time, node: Node, by: Duration) {
         let place = &mut self.places[node as usize];
+        place.clock.jump(by);
+        if place.is_up() && now >= place.stopped_until {
+            self.schedule_wake(now, node);
+        }
+    }
+
+    pub(super) fn crash(&mut self, node: Node) {
+        let place = &self.places[node as usize];
         if let Some(protocol) = &place.protocol {
             let seen =
                 (0..self.setup.nodes).filter(|other| *other != node && protocol.belief(*other).is_present());
-            place.remembers = seen.take(REMEMBERED_MAX).collect();
+            let seen: Vec<Node> = seen.take(REMEMBERED_MAX).collect();
+            let remembers = seen.into_iter().map(|other| self.places[other as usize].address).collect();
+            self.places[node as usize].remembers = remembers;
         }
-        place.die();
+        self.places[node as usize].die();
     }
 
     /// Something arrives at a node; it waits if the process does not run or may not receive.
@@ -53,7 +78,7 @@ impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
             return;
         }
         // That an exchange ended without an answer is no message: a timer of its own says so.
-        let is_message = !matches!(input, Input::Response(_, None) | Input::Leave);
+        let is_message = !matches!(input, Input::Response(_, None) | Input::Leave | Input::Told(..));
         let must_wait = is_message && (place.is_blocked(now) || !place.waiting.inbox.is_empty());
         if now < place.stopped_until || must_wait {
             place.keep(input);

@@ -2,7 +2,7 @@
 
 use super::{Event, World};
 use crate::time::Time;
-use crate::worlds::swim::protocol::{Input, Node, Output, Protocol, Watch};
+use crate::worlds::swim::protocol::{Address, Input, Node, Output, Protocol, Watch};
 use crate::worlds::swim::streams::Step;
 
 impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
@@ -14,7 +14,10 @@ impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
             Output::Request(ticket, to, message) => {
                 place.sent.exchanges += 1;
                 place.sent.stream_bytes += P::wire_bytes(&message) as u64;
-                let number = self.streams.open(now, (node, place.epoch), to, ticket, message);
+                let caller = (node, place.lives);
+                // At an address that nobody has any more there is nobody to refuse.
+                let to = self.place_at(to).unwrap_or(Node::MAX);
+                let number = self.streams.open(now, caller, to, ticket, message);
                 self.queue.push(now, Event::Stream(number, Step::Connect(0)));
                 let timeout = P::stream_timeout(&self.settings);
                 self.queue.push(now + timeout, Event::Stream(number, Step::Timeout));
@@ -34,21 +37,20 @@ impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
         }
     }
 
-    pub(super) fn launch(&mut self, now: Time, from: Node, to: Node, message: P::Message) {
-        let sent = &mut self.places[from as usize].sent;
-        sent.datagrams += 1;
-        sent.datagram_bytes += P::wire_bytes(&message) as u64;
-        if to >= self.setup.nodes {
-            return;
-        }
+    pub(super) fn launch(&mut self, now: Time, from: Node, to: Address, message: P::Message) {
+        let place = &mut self.places[from as usize];
+        place.sent.datagrams += 1;
+        place.sent.datagram_bytes += P::wire_bytes(&message) as u64;
+        let came_from = place.address;
+        let Some(to) = self.place_at(to) else { return };
         if self.network.doubles()
             && let Some(delay) = self.network.carry(from, to)
         {
-            let flight = self.flights.launch(from, message.clone());
+            let flight = self.flights.launch(came_from, message.clone());
             self.queue.push(now + delay, Event::Datagram { to, flight });
         }
         if let Some(delay) = self.network.carry(from, to) {
-            let flight = self.flights.launch(from, message);
+            let flight = self.flights.launch(came_from, message);
             self.queue.push(now + delay, Event::Datagram { to, flight });
         }
     }
@@ -87,13 +89,14 @@ impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
                 let message = self.streams.get_mut(number).and_then(|exchange| exchange.message.take());
                 if let Some(message) = message {
                     self.trace.tell(now, || format!("{from:>4} asks {to} {message:?}"));
-                    self.deliver(now, to, Input::Request(number, from, message));
+                    let came_from = self.places[from as usize].address;
+                    self.deliver(now, to, Input::Request(number, came_from, message));
                 }
             }
             Step::Answered | Step::Refused | Step::Timeout => {
                 let Some(exchange) = self.streams.close(number) else { return };
                 let answer = if step == Step::Answered { exchange.message } else { None };
-                if self.places[from as usize].epoch == exchange.from_epoch {
+                if self.places[from as usize].lives == exchange.from_life {
                     self.trace.tell(now, || format!("{from:>4} was answered by {to} {answer:?}"));
                     self.deliver(now, from, Input::Response(exchange.ticket, answer));
                 }
@@ -105,7 +108,7 @@ impl<P: Protocol, W: Watch<P>> World<'_, P, W> {
 /// Datagrams on their way, in places that are used again and again.
 #[derive(Debug)]
 pub(super) struct Flights<M> {
-    places: Vec<Option<(Node, M)>>,
+    places: Vec<Option<(Address, M)>>,
     free: Vec<u32>,
 }
 
@@ -114,7 +117,7 @@ impl<M> Flights<M> {
         Flights { places: Vec::new(), free: Vec::new() }
     }
 
-    pub(super) fn launch(&mut self, from: Node, message: M) -> u32 {
+    pub(super) fn launch(&mut self, from: Address, message: M) -> u32 {
         let flight = Some((from, message));
         if let Some(free) = self.free.pop() {
             self.places[free as usize] = flight;
@@ -124,7 +127,7 @@ impl<M> Flights<M> {
         self.places.len() as u32 - 1
     }
 
-    pub(super) fn land(&mut self, flight: u32) -> (Node, M) {
+    pub(super) fn land(&mut self, flight: u32) -> (Address, M) {
         self.free.push(flight);
         self.places[flight as usize].take().expect("a datagram lands once")
     }
