@@ -6,6 +6,7 @@ mod blame;
 mod budget;
 mod connection;
 mod entrance;
+mod frames;
 mod guard;
 mod hosts;
 mod messages;

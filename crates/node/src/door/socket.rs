@@ -1,27 +1,33 @@
-//! The socket of a connection, which tells when its client takes nothing any more.
+//! The socket of a connection, which tells when its client takes nothing any more, and ends when it only makes work.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::connection::Connection;
+use super::frames::{Flood, Frames};
 
 pub(super) struct Socket {
     stream: TcpStream,
     connection: Arc<Connection>,
+    frames: Frames,
 }
 
 impl Socket {
     pub(super) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
-        Socket { stream, connection }
+        Socket { stream, connection, frames: Frames::new() }
     }
 
-    fn written(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn written(&mut self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.connection.block(written.is_pending());
+        if let Poll::Ready(Ok(bytes)) = &written {
+            self.frames.send(*bytes);
+        }
         written
     }
 }
@@ -32,7 +38,12 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
+        let before = buf.filled().len();
+        ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+        let read = self.frames.follow(&buf.filled()[before..], Instant::now);
+        Poll::Ready(
+            read.map_err(|Flood| io::Error::other("the client sends too many frames that carry nothing")),
+        )
     }
 }
 

@@ -153,3 +153,21 @@ async fn a_client_that_takes_nothing_is_cut_and_others_are_served() {
     assert!(taken.len() < 100_000_000, "it was cut before it had all its answers: {} bytes", taken.len());
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_client_that_floods_with_pings_is_hung_up_and_one_that_pings_is_not() {
+    let server = server(DoorConfig::default()).await;
+    let ping = b"\x00\x00\x08\x06\x00\x00\x00\x00\x0012345678";
+    let mut polite = hello(&server).await;
+    polite.write_all(&ping.repeat(1_000)).await.expect("taken");
+    let (mut hear, mut say) = hello(&server).await.into_split();
+    let listening = tokio::spawn(async move { hear.read_to_end(&mut Vec::new()).await });
+    // Many more than it may send, so it ends whenever the server has had enough.
+    let flood = ping.repeat(1_000);
+    while say.write_all(&flood).await.is_ok() {}
+    let _ = tokio::time::timeout(raw::PATIENCE, listening).await.expect("the server hangs up");
+    polite.write_all(ping).await.expect("the other is still there");
+    let mut answers = vec![0; 1_001 * 17];
+    polite.read_exact(&mut answers).await.expect("its pings are answered");
+    server.stop().await;
+}
