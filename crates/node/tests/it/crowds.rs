@@ -21,8 +21,10 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x0
 async fn hello(server: &Server) -> TcpStream {
     let mut stream = TcpStream::connect(server.address()).await.expect("the server listens");
     stream.write_all(PREFACE).await.expect("sent");
-    let mut first = [0; 9];
-    stream.read_exact(&mut first).await.expect("the settings of the server");
+    let mut head = [0; 9];
+    stream.read_exact(&mut head).await.expect("the settings of the server");
+    let mut settings = vec![0; usize::from(head[2])];
+    stream.read_exact(&mut settings).await.expect("all of them");
     stream
 }
 
@@ -161,11 +163,18 @@ async fn a_client_that_floods_with_pings_is_hung_up_and_one_that_pings_is_not() 
     let mut polite = hello(&server).await;
     polite.write_all(&ping.repeat(1_000)).await.expect("taken");
     let (mut hear, mut say) = hello(&server).await.into_split();
-    let listening = tokio::spawn(async move { hear.read_to_end(&mut Vec::new()).await });
-    // Many more than it may send, so it ends whenever the server has had enough.
-    let flood = ping.repeat(1_000);
-    while say.write_all(&flood).await.is_ok() {}
-    let _ = tokio::time::timeout(raw::PATIENCE, listening).await.expect("the server hangs up");
+    let listening = tokio::spawn(async move {
+        let mut answers = Vec::new();
+        let _ = hear.read_to_end(&mut answers).await;
+        answers.len() / ping.len()
+    });
+    let pings = 100_000;
+    for _ in 0..pings / 1_000 {
+        let _ = say.write_all(&ping.repeat(1_000)).await;
+    }
+    let answered = tokio::time::timeout(raw::PATIENCE, listening).await.expect("the server hangs up");
+    let answered = answered.expect("no panic");
+    assert!(answered < pings, "all of them were answered");
     polite.write_all(ping).await.expect("the other is still there");
     let mut answers = vec![0; 1_001 * 17];
     polite.read_exact(&mut answers).await.expect("its pings are answered");
