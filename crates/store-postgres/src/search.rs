@@ -13,19 +13,40 @@ use crate::error::Trouble;
 use crate::lane::Verb;
 use crate::row::{self, Id};
 
-/// A page of the jobs that match. $1 ids below, $2 queue, $3 kind, $4 states, $5 limit.
+/// Jobs that match. $1 ids below, $2 queue, $3 kind, $4 states, $5 limit.
 const MATCHING: &str = "
     WHERE ($1::uuid IS NULL OR j.id < $1) AND ($2::text IS NULL OR q.name = $2) AND ($3::text IS NULL OR j.kind = $3)
       AND j.state = ANY ($4::smallint[])
     ORDER BY j.id DESC LIMIT $5";
 
-const LIST_LIVE: &str = "SELECT {live} {matching}";
+/// What jobs carry, by [`Page::bytes_of`]. The lengths are known without reading what they are of.
+const SIZED_LIVE: &str = "
+    SELECT j.id, octet_length(j.payload) + coalesce(octet_length(j.progress), 0) + coalesce(octet_length(j.checkpoint), 0) AS bytes
+    FROM tenure.jobs j JOIN tenure.queues q ON q.no = j.queue {matching}";
 
-const LIST_ENDED: &str = "SELECT {ended} {matching}";
+const SIZED_ENDED: &str = "
+    SELECT j.id, octet_length(j.payload) + coalesce(octet_length(j.progress), 0) + coalesce(octet_length(j.checkpoint), 0)
+        + coalesce(octet_length(j.result), 0) AS bytes
+    FROM tenure.ended j JOIN tenure.queues q ON q.no = j.queue {matching}";
+
+/// Those of a page. $6 its bytes: it ends with the job with which it has so many.
+const FITTING: &str = "
+    WITH sized AS MATERIALIZED ({sized}),
+    summed AS (SELECT id, sum(bytes) OVER (ORDER BY id DESC) - bytes AS before FROM sized),
+    fitting AS MATERIALIZED (SELECT id FROM summed WHERE before < $6)";
+
+const LIST_LIVE: &str =
+    "{fitting} SELECT {live} WHERE j.id = ANY (ARRAY(SELECT id FROM fitting)) ORDER BY j.id DESC";
+
+const LIST_ENDED: &str =
+    "{fitting} SELECT {ended} WHERE j.id = ANY (ARRAY(SELECT id FROM fitting)) ORDER BY j.id DESC";
 
 /// One statement, so that a job which moves from one table to the other at this moment is listed once.
-const LIST_ALL: &str = "
-    (SELECT {live} {matching}) UNION ALL (SELECT {ended} {matching}) ORDER BY 1 DESC LIMIT $5";
+const LIST_ALL: &str = "{fitting}
+    (SELECT {live} WHERE j.id = ANY (ARRAY(SELECT id FROM fitting))) UNION ALL
+    (SELECT {ended} WHERE j.id = ANY (ARRAY(SELECT id FROM fitting))) ORDER BY 1 DESC";
+
+const SIZED_ALL: &str = "({sized_live}) UNION ALL ({sized_ended}) ORDER BY 1 DESC LIMIT $5";
 
 /// Dead and cancelled jobs, oldest first. $1 ids above, $2 queue, $3 kind, $4 states, $5 limit.
 const ENDED: &str = "
@@ -35,10 +56,15 @@ const ENDED: &str = "
       AND ($3::text IS NULL OR j.kind = $3)
     ORDER BY j.id LIMIT $5";
 
-pub(crate) const STATEMENTS: &[&str] = &[MATCHING, LIST_LIVE, LIST_ENDED, LIST_ALL, ENDED];
+pub(crate) const STATEMENTS: &[&str] =
+    &[MATCHING, SIZED_LIVE, SIZED_ENDED, SIZED_ALL, FITTING, LIST_LIVE, LIST_ENDED, LIST_ALL, ENDED];
 
 static LISTS: LazyLock<[String; 3]> = LazyLock::new(|| {
-    [LIST_LIVE, LIST_ENDED, LIST_ALL].map(|sql| row::with_columns(&sql.replace("{matching}", MATCHING)))
+    let sized_all = SIZED_ALL.replace("{sized_live}", SIZED_LIVE).replace("{sized_ended}", SIZED_ENDED);
+    [(LIST_LIVE, SIZED_LIVE), (LIST_ENDED, SIZED_ENDED), (LIST_ALL, &*sized_all)].map(|(list, sized)| {
+        let list = list.replace("{fitting}", FITTING).replace("{sized}", sized);
+        row::with_columns(&list.replace("{matching}", MATCHING))
+    })
 });
 
 /// See [`store::JobStore::list`].
@@ -64,7 +90,9 @@ impl Verb for List {
         let (queue, kind) = (self.filter.queue.as_ref(), self.filter.kind.as_ref());
         let (queue, kind) = (queue.map(QueueName::as_str), kind.map(Kind::as_str));
         let limit = row::limit(self.page.limit);
-        let rows = tx.query(sql.as_str(), &[&before, &queue, &kind, &numbers(&states), &limit]).await?;
+        let bytes = row::limit(self.page.bytes_max);
+        let rows =
+            tx.query(sql.as_str(), &[&before, &queue, &kind, &numbers(&states), &limit, &bytes]).await?;
         rows.iter().map(row::job).collect()
     }
 }

@@ -75,7 +75,7 @@ async fn nothing_that_another_role_made_in_public_is_run() {
     store.promote(10).await.unwrap();
     store.expired(RegistryId::ONLY, 10).await.unwrap();
     store.reap_holder(&holder, true).await.unwrap();
-    store.list(JobFilter::default(), Page { before: None, limit: 10 }).await.unwrap();
+    store.list(JobFilter::default(), Page { before: None, limit: 10, bytes_max: usize::MAX }).await.unwrap();
     store.stats().await.unwrap();
     store.check().await.unwrap();
     assert_eq!(loot(&cluster, "trapped"), "0");

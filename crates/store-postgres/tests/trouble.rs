@@ -57,13 +57,13 @@ async fn ask_everything(store: &PostgresStore) -> Result<(), StoreError> {
     store.progress(&nobody, Vec::new()).await?;
     store.stats().await?;
     store.beat(RegistryId::ONLY).await?;
-    store.list(JobFilter::default(), Page { before: None, limit: 0 }).await?;
+    store.list(JobFilter::default(), Page { before: None, limit: 0, bytes_max: usize::MAX }).await?;
     Ok(())
 }
 
 /// All jobs there are. Their counts must be those that the store keeps.
 async fn stored(store: &PostgresStore) -> Vec<(JobId, State)> {
-    let page = Page { before: None, limit: 1_000_000 };
+    let page = Page { before: None, limit: 1_000_000, bytes_max: usize::MAX };
     let jobs = store.list(JobFilter::default(), page).await.unwrap();
     let mut counts = [0; 6];
     jobs.iter().for_each(|job| counts[job.state as usize] += 1);

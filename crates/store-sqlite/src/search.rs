@@ -21,10 +21,10 @@ pub(crate) const LIST_BY_ID: &str = "
       AND ?4 >> jobs.state & 1
     ORDER BY jobs.id DESC LIMIT ?5";
 
-pub(crate) const LIST_BY_STATE: &str = "
-    SELECT {columns} FROM {tables}
-    WHERE jobs.no IN (SELECT no FROM ({of_states}) ORDER BY id DESC LIMIT ?5)
-    ORDER BY jobs.id DESC";
+/// Only numbers, so that only these are sorted and not all that the jobs carry.
+pub(crate) const LIST_BY_STATE: &str = "SELECT no FROM ({of_states}) ORDER BY id DESC LIMIT ?5";
+
+pub(crate) const BY_NUMBER: &str = "SELECT {columns} FROM {tables} WHERE jobs.no = ?1";
 
 /// Dead and cancelled jobs, oldest first. ?6 ids above.
 pub(crate) const ENDED: &str = "
@@ -38,7 +38,7 @@ const OF_STATE: &str = "
 const TOTALS: &str = "
     SELECT sum(scheduled), sum(available), sum(running), sum(completed), sum(cancelled), sum(dead) FROM queues";
 
-pub(crate) const STATEMENTS: &[&str] = &[LIST_BY_ID, LIST_BY_STATE, ENDED, OF_STATE, TOTALS];
+pub(crate) const STATEMENTS: &[&str] = &[LIST_BY_ID, LIST_BY_STATE, BY_NUMBER, ENDED, OF_STATE, TOTALS];
 
 /// Up to this many jobs are sorted for a page; where more are in the wanted states, a page fills up soon anyway.
 const SORTED_JOBS_MAX: i64 = 10_000;
@@ -58,8 +58,10 @@ impl Query for List {
     fn run(&self, db: &Db, _: Now) -> Result<Vec<Job>, Trouble> {
         let states = states(&self.filter);
         let is_rare = states.len() < State::ALL.len() && total(db, &states)? <= SORTED_JOBS_MAX;
-        let sql = if is_rare { of_states(LIST_BY_STATE, &states) } else { LIST_BY_ID.to_owned() };
-        let mut select = db.prepare(&row::with_columns(&sql))?;
+        let sql = if is_rare { of_states(LIST_BY_STATE, &states) } else { row::with_columns(LIST_BY_ID) };
+        // What is read in several steps is read as of one moment.
+        let _moment = db.connection.unchecked_transaction()?;
+        let mut select = db.prepare(&sql)?;
         let before = self.page.before.map(JobId::to_bytes);
         let (queue, kind) = (self.filter.queue.as_ref(), self.filter.kind.as_ref());
         let mut rows = select.query(params![
@@ -69,11 +71,25 @@ impl Query for List {
             bits(&states),
             row::limit(self.page.limit)
         ])?;
+        let mut bytes = 0;
         let mut jobs = Vec::new();
-        while let Some(row) = rows.next()? {
-            jobs.push(row::job(db, row)?);
+        while bytes < self.page.bytes_max
+            && let Some(row) = rows.next()?
+        {
+            let job = if is_rare { by_number(db, row.get(0)?)? } else { row::job(db, row)? };
+            bytes += Page::bytes_of(&job);
+            jobs.push(job);
         }
         Ok(jobs)
+    }
+}
+
+fn by_number(db: &Db, no: i64) -> Result<Job, Trouble> {
+    let mut select = db.prepare(&row::with_columns(BY_NUMBER))?;
+    let mut rows = select.query([no])?;
+    match rows.next()? {
+        Some(row) => row::job(db, row),
+        None => Err(Trouble::Damaged(format!("there is no job number {no}"))),
     }
 }
 

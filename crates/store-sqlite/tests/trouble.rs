@@ -28,7 +28,7 @@ fn batch(first: u64, count: u64, payload_bytes: usize) -> EnqueueBatch {
 }
 
 async fn jobs_stored(store: &SqliteStore) -> usize {
-    let page = Page { before: None, limit: 1_000_000 };
+    let page = Page { before: None, limit: 1_000_000, bytes_max: usize::MAX };
     let listed = store.list(JobFilter::default(), page).await.unwrap().len();
     let counted: u64 = store.stats().await.unwrap().iter().flat_map(|stats| stats.counts).sum();
     assert_eq!(listed as u64, counted, "the counts must be those of the jobs");

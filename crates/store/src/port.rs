@@ -132,7 +132,7 @@ pub trait JobStore: Send + Sync + 'static {
     /// One job.
     async fn get(&self, id: JobId) -> Result<Option<Job>, StoreError>;
 
-    /// Jobs that match, newest id first.
+    /// Jobs that match, newest id first. Reads no more than fit the page.
     async fn list(&self, filter: JobFilter, page: Page) -> Result<Vec<Job>, StoreError>;
 
     /// All queues, by name, with settings and counts. Must not cost more with a larger backlog.
@@ -554,6 +554,33 @@ pub struct Page {
     pub before: Option<JobId>,
     /// At most this many.
     pub limit: usize,
+    /// The page ends with the job with which it has [so many bytes](Page::bytes_of), at least one.
+    pub bytes_max: usize,
+}
+
+impl Page {
+    /// What a job counts: what it carries, which may be of any size.
+    pub fn bytes_of(job: &Job) -> usize {
+        let parts = [Some(&job.payload), job.result.as_ref(), job.checkpoint.as_ref(), job.progress.as_ref()];
+        parts.into_iter().flatten().map(Bytes::len).sum()
+    }
+
+    /// Ends the list where the page is full.
+    pub fn cut(&self, jobs: &mut Vec<Job>) {
+        let mut bytes = 0;
+        let fits = |job: &&Job| {
+            let fits = bytes < self.bytes_max;
+            bytes += Page::bytes_of(job);
+            fits
+        };
+        let count = jobs.iter().take(self.limit).take_while(fits).count();
+        jobs.truncate(count);
+    }
+
+    /// Whether there may be more jobs after these.
+    pub fn is_full(&self, jobs: &[Job]) -> bool {
+        jobs.len() >= self.limit || jobs.iter().map(Page::bytes_of).sum::<usize>() >= self.bytes_max
+    }
 }
 
 /// One queue at a glance.

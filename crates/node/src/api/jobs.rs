@@ -1,8 +1,7 @@
 //! Producers and people: enqueue, look, cancel, retry, watch.
 
-use bytes::Bytes;
 use lease::registry::Input;
-use model::{ErrorKind, Invalid, Job, JobId, NewJob, QueueName, State};
+use model::{ErrorKind, Invalid, JobId, NewJob, QueueName, State};
 use rpc::{ApiError, convert, wire};
 use store::{Cancelled, EnqueueAnswer, EnqueueBatch, Enqueued, News, Page, Redriven, Selection};
 
@@ -135,11 +134,10 @@ impl Api {
         let before = convert::optional(&request.cursor, str::parse)?;
         let retryable_only = request.states.iter().any(|word| word == "retryable")
             && !request.states.iter().any(|word| word == "scheduled");
-        let jobs = self.store.list(filter, Page { before, limit }).await?;
-        let full = jobs.len() == limit;
-        let (jobs, was_cut) = within_bytes(jobs);
+        let page = Page { before, limit, bytes_max: PAGE_BYTES_MAX };
+        let jobs = self.store.list(filter, page).await?;
         let next_cursor = match jobs.last() {
-            Some(last) if full || was_cut => last.id.to_string(),
+            Some(last) if page.is_full(&jobs) => last.id.to_string(),
             _ => String::new(),
         };
         let jobs = jobs
@@ -270,21 +268,6 @@ pub(crate) fn unknown_job(id: JobId) -> ApiError {
     ApiError::not_found(format!(
         "there is no job {id}; finished jobs are removed when their retention is over"
     ))
-}
-
-/// As many jobs as fit an answer, one at least, and whether some were left for the next page.
-fn within_bytes(mut jobs: Vec<Job>) -> (Vec<Job>, bool) {
-    let mut bytes = 0;
-    let fitting = jobs.iter().take_while(|job| {
-        let fits = bytes < PAGE_BYTES_MAX;
-        let parts = [Some(&job.payload), job.result.as_ref(), job.checkpoint.as_ref(), job.progress.as_ref()];
-        bytes += parts.into_iter().flatten().map(Bytes::len).sum::<usize>();
-        fits
-    });
-    let count = fitting.count();
-    let was_cut = count < jobs.len();
-    jobs.truncate(count);
-    (jobs, was_cut)
 }
 
 pub(super) fn ids(texts: &[String]) -> Answer<Vec<JobId>> {

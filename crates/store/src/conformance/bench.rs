@@ -497,7 +497,11 @@ impl Bench {
     }
 
     pub(super) async fn list(&self, filter: JobFilter, before: Option<JobId>, limit: usize) -> Vec<Job> {
-        done(self.store().list(filter, Page { before, limit }).await)
+        self.page(filter, Page { before, limit, bytes_max: usize::MAX }).await
+    }
+
+    pub(super) async fn page(&self, filter: JobFilter, page: Page) -> Vec<Job> {
+        done(self.store().list(filter, page).await)
     }
 
     /// Every job, newest id first.

@@ -172,7 +172,7 @@ macro_rules! conformance_tests {
                 patch_changes_only_what_it_names, settings_of_one_queue_are_not_anothers,
                 stats_count_every_state, oldest_is_the_longest_ready_of_any_priority;
             reads: unknown_job_is_none, list_is_newest_id_first_in_pages, list_shows_whole_jobs,
-                list_filters_by_queue_kind_and_state, nothing_is_due_in_an_empty_store,
+                list_filters_by_queue_kind_and_state, list_reads_no_more_than_fits_the_page, nothing_is_due_in_an_empty_store,
                 next_run_is_the_earliest_scheduled, next_lease_is_the_first_to_run_out, healthy_store_can_write;
             random: random_history_agrees_with_the_memory_store,
                 second_random_history_agrees_with_the_memory_store,

@@ -3,7 +3,7 @@
 use model::{JobId, NewJob, State, When};
 
 use super::bench::{Bench, LEASE, MANY, QUEUE, completed, id, job_in, kind, new_job, queue, secs};
-use crate::port::{Deadlines, JobFilter};
+use crate::port::{Deadlines, JobFilter, Page};
 
 async fn listed(bench: &Bench, filter: JobFilter, before: Option<JobId>, limit: usize) -> Vec<JobId> {
     bench.list(filter, before, limit).await.into_iter().map(|job| job.id).collect()
@@ -25,6 +25,36 @@ pub(super) async fn list_is_newest_id_first_in_pages(bench: &Bench) {
     assert_eq!(listed(bench, any(), Some(id(1)), 2).await, []);
     assert_eq!(listed(bench, any(), None, 0).await, []);
     assert_eq!(listed(bench, any(), Some(id(100)), MANY).await.len(), 5, "the id need not exist");
+}
+
+/// Whatever states are asked for: stores look for them in different ways.
+pub(super) async fn list_reads_no_more_than_fits_the_page(bench: &Bench) {
+    let of_bytes = |number, bytes| NewJob { payload: vec![b'x'; bytes].into(), ..new_job(number) };
+    bench.enqueue((1..=6).map(|number| of_bytes(number, 1_000)).collect()).await;
+    bench.cancel(id(2)).await;
+    bench.cancel(id(5)).await;
+    bench.take("w").await;
+    let (any, cancelled) = (vec![], vec![State::Cancelled]);
+    let (waiting, live) = (vec![State::Available], vec![State::Available, State::Running]);
+    let table = [
+        (&any, None, 1, vec![6]),
+        (&any, None, 1_000, vec![6]),
+        (&any, None, 1_001, vec![6, 5]),
+        (&any, Some(5), 2_500, vec![4, 3, 2]),
+        (&any, Some(3), 2_000, vec![2, 1]),
+        (&live, Some(3), 1_400, vec![1]),
+        (&waiting, None, 1_500, vec![6, 4]),
+        (&cancelled, None, 1_000, vec![5]),
+        (&cancelled, None, 1_001, vec![5, 2]),
+    ];
+    for (states, before, bytes_max, expected) in table {
+        let filter = JobFilter { states: states.clone(), ..JobFilter::default() };
+        let page = Page { before: before.map(id), limit: 10, bytes_max };
+        let jobs = bench.page(filter, page).await;
+        let ids: Vec<JobId> = jobs.iter().map(|job| job.id).collect();
+        assert_eq!(ids, expected.iter().copied().map(id).collect::<Vec<_>>(), "{states:?} {page:?}");
+        assert!(page.is_full(&jobs) || ids.last() == Some(&id(1)) || !states.is_empty());
+    }
 }
 
 pub(super) async fn list_shows_whole_jobs(bench: &Bench) {

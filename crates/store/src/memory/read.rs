@@ -19,7 +19,17 @@ impl Tables {
         let below = page.before.map_or(Bound::Unbounded, Bound::Excluded);
         let rows = self.jobs.range((Bound::Unbounded, below)).rev();
         let matching = rows.filter(|row| self.matches(filter, row));
-        matching.take(page.limit).map(|row| self.shown(row)).collect()
+        let mut bytes = 0;
+        let mut jobs = Vec::new();
+        for row in matching.take(page.limit) {
+            let job = self.shown(row);
+            bytes += Page::bytes_of(&job);
+            jobs.push(job);
+            if bytes >= page.bytes_max {
+                break;
+            }
+        }
+        jobs
     }
 
     pub(super) fn stats(&self, now: Now) -> Vec<QueueStats> {

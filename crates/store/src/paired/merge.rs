@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::{Job, JobId, QueueName};
 
-use crate::port::{Deadlines, QueueStats};
+use crate::port::{Deadlines, Page, QueueStats};
 
 /// Things that belong to one of two stores, and the order they had.
 pub(super) enum Split<T> {
@@ -50,15 +50,15 @@ impl Order {
     }
 }
 
-/// Two lists of jobs, newest id first, as one of at most `limit`.
-pub(super) fn newest(durable: Vec<Job>, volatile: Vec<Job>, limit: usize) -> Vec<Job> {
+/// Two lists of jobs for one page, newest id first, as one. Where either ends because the page is full, both together end no later.
+pub(super) fn newest(durable: Vec<Job>, volatile: Vec<Job>, page: Page) -> Vec<Job> {
     if volatile.is_empty() {
         return durable;
     }
     let mut jobs = durable;
     jobs.extend(volatile);
     jobs.sort_by_key(|job| std::cmp::Reverse(job.id));
-    jobs.truncate(limit);
+    page.cut(&mut jobs);
     jobs
 }
 

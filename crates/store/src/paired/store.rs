@@ -312,7 +312,7 @@ impl JobStore for Paired {
             Some(_) => self.durable.list(filter, page).await,
             None => {
                 let durable = self.durable.list(filter.clone(), page).await?;
-                Ok(merge::newest(durable, self.volatile.list(filter, page).await?, page.limit))
+                Ok(merge::newest(durable, self.volatile.list(filter, page).await?, page))
             }
         }
     }

@@ -66,7 +66,7 @@ impl Desk {
 
     fn list(&self, queue: Option<QueueName>, before: Option<JobId>, limit: usize) -> Vec<JobId> {
         let filter = JobFilter { queue, ..JobFilter::default() };
-        let jobs = ready(self.pair.list(filter, Page { before, limit })).unwrap();
+        let jobs = ready(self.pair.list(filter, Page { before, limit, bytes_max: usize::MAX })).unwrap();
         jobs.into_iter().map(|job| job.id).collect()
     }
 }
@@ -129,7 +129,10 @@ fn mixed_batches_are_split_and_answered_in_order() {
     assert_eq!(answer.jobs, expected.map(|(id, duplicate)| Enqueued { id, duplicate }));
     assert_eq!(answer.ready, [queue("d"), queue("v")]);
     assert_eq!(answer.next_run_in, Some(LEASE / 2));
-    let kept = ready(desk.durable.list(JobFilter::default(), Page { before: None, limit: 10 })).unwrap();
+    let kept = ready(
+        desk.durable.list(JobFilter::default(), Page { before: None, limit: 10, bytes_max: usize::MAX }),
+    )
+    .unwrap();
     assert!(kept.iter().all(|job| !job.id.is_volatile()), "nothing volatile is written down");
 }
 
