@@ -41,6 +41,12 @@ pub enum OpenError {
         /// The latest schema this program knows.
         known: u32,
     },
+    /// The file is a symbolic link: whoever may make files in the directory would say where the data goes.
+    #[error("{} is a symbolic link; put the file itself there, or choose the directory it is in with --data", .file.display())]
+    Link {
+        /// The link.
+        file: PathBuf,
+    },
     /// The directory or a file in it cannot be created or written.
     #[error("cannot write to {}: {error}; make it writable for this user or choose another --data directory", .path.display())]
     NotWritable {

@@ -25,6 +25,7 @@ mod finish;
 mod lock;
 mod migrate;
 mod open;
+mod private;
 mod purge;
 mod queues;
 mod read;

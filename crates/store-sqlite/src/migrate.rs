@@ -7,6 +7,7 @@ use rusqlite::{Connection, OpenFlags, TransactionBehavior};
 use crate::error::OpenError;
 use crate::lock::DirLock;
 use crate::open::{self, DATABASE_FILE};
+use crate::private;
 
 /// One step of the schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,7 @@ pub fn migrate(dir: &Path, dry_run: bool) -> Result<Vec<Migration>, OpenError> {
     }
     open::create_dir(dir)?;
     let _lock = DirLock::take(dir)?;
+    private::close_to_others(dir)?;
     let mut connection = open::connect(dir)?;
     run_missing(dir, &mut connection)?;
     Ok(missing.to_vec())

@@ -16,6 +16,7 @@ use crate::error::{OpenError, Trouble};
 use crate::files::Files;
 use crate::lock::DirLock;
 use crate::migrate;
+use crate::private;
 use crate::reap::register_functions;
 use crate::time::{StoreClock, adopt_running};
 
@@ -96,6 +97,7 @@ pub(crate) fn open(
     let dir = options.path.as_path();
     create_dir(dir)?;
     let lock = DirLock::take(dir)?;
+    private::close_to_others(dir)?;
     let mut connection = connect(dir)?;
     migrate::run_missing(dir, &mut connection)?;
     let settle = || -> Result<_, Trouble> {

@@ -26,6 +26,39 @@ fn missing_directory_is_created_for_its_owner_alone() {
     assert_eq!(schema_version(&dir).unwrap(), Some(migrations().len() as u32));
 }
 
+/// As a service manager makes it, or an administrator.
+#[test]
+fn files_are_closed_to_others_though_their_directory_is_open() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let modes = || -> Vec<(String, u32)> {
+        let entries = fs::read_dir(dir.path()).unwrap().map(Result::unwrap);
+        let mode = |entry: &fs::DirEntry| entry.metadata().unwrap().permissions().mode() & 0o777;
+        entries.map(|entry| (entry.file_name().into_string().unwrap(), mode(&entry))).collect()
+    };
+    let store = open(dir.path()).unwrap();
+    assert_eq!(modes().len(), 4, "{:?}", modes());
+    assert!(modes().iter().all(|(_, mode)| *mode == 0o600), "{:?}", modes());
+    store.close();
+    // Those of an earlier release, too.
+    for (name, _) in modes() {
+        fs::set_permissions(dir.path().join(name), fs::Permissions::from_mode(0o644)).unwrap();
+    }
+    let store = open(dir.path()).unwrap();
+    assert!(modes().iter().all(|(_, mode)| *mode == 0o600), "{:?}", modes());
+    store.close();
+}
+
+#[test]
+fn database_that_is_a_link_is_refused() {
+    let (dir, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let target = elsewhere.path().join("target");
+    std::os::unix::fs::symlink(&target, dir.path().join(DATABASE_FILE)).unwrap();
+    let error = refusal(dir.path());
+    assert!(error.contains("tenure.db is a symbolic link"), "{error}");
+    assert!(!target.exists(), "nothing was written through it");
+}
+
 #[test]
 fn second_server_on_one_directory_is_refused_by_name() {
     let dir = tempfile::tempdir().unwrap();
