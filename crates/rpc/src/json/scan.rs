@@ -58,14 +58,13 @@ struct Scanner<'a> {
 impl Scanner<'_> {
     /// One value and nothing after it.
     fn document(&mut self) -> Option<()> {
-        // What closes each array and object that is open.
-        let mut open = Vec::new();
+        let mut open = Open::default();
         'values: loop {
             self.space();
             match self.next()? {
                 b'{' => {
-                    open.push(b'}');
-                    self.check_depth(open.len());
+                    open.push(true);
+                    self.check_depth(open.depth);
                     self.space();
                     if self.peek() != Some(b'}') {
                         self.key()?;
@@ -73,8 +72,8 @@ impl Scanner<'_> {
                     }
                 }
                 b'[' => {
-                    open.push(b']');
-                    self.check_depth(open.len());
+                    open.push(false);
+                    self.check_depth(open.depth);
                     self.space();
                     if self.peek() != Some(b']') {
                         continue 'values;
@@ -90,17 +89,17 @@ impl Scanner<'_> {
             // A value has ended, or one without members is about to.
             loop {
                 self.space();
-                let Some(closer) = open.last() else {
+                let Some(is_object) = open.innermost() else {
                     return (self.at == self.text.len()).then_some(());
                 };
-                match self.next()? {
-                    b',' if *closer == b']' => continue 'values,
-                    b',' => {
+                match (self.next()?, is_object) {
+                    (b',', false) => continue 'values,
+                    (b',', true) => {
                         self.space();
                         self.key()?;
                         continue 'values;
                     }
-                    byte if byte == *closer => _ = open.pop(),
+                    (b'}', true) | (b']', false) => open.pop(),
                     _ => return None,
                 }
             }
@@ -119,6 +118,13 @@ impl Scanner<'_> {
     fn string(&mut self) -> Option<()> {
         let mut awaits_low = false;
         loop {
+            // Most of a string is plain, and most of a large payload is strings.
+            let rest = &self.text.as_bytes()[self.at..];
+            let plain = rest.iter().take_while(|byte| !matches!(byte, 0..0x20 | b'"' | b'\\')).count();
+            self.at += plain;
+            if plain > 0 && std::mem::take(&mut awaits_low) {
+                self.note(Fault::LoneSurrogate);
+            }
             let byte = self.next()?;
             let escape = if byte == b'\\' { Some(self.next()?) } else { None };
             let unit = if escape == Some(b'u') { Some(self.unit()?) } else { None };
@@ -213,6 +219,36 @@ impl Scanner<'_> {
 
     fn note(&mut self, fault: Fault) {
         self.fault.get_or_insert(fault);
+    }
+}
+
+/// The arrays and objects that are open: true for an object. As deep as is taken they need no memory of their own.
+#[derive(Default)]
+struct Open {
+    depth: usize,
+    first: u128,
+    deeper: Vec<bool>,
+}
+
+impl Open {
+    fn push(&mut self, is_object: bool) {
+        match u128::BITS as usize {
+            bits if self.depth < bits => {
+                self.first = self.first & !(1 << self.depth) | u128::from(is_object) << self.depth;
+            }
+            _ => self.deeper.push(is_object),
+        }
+        self.depth += 1;
+    }
+
+    fn pop(&mut self) {
+        self.depth -= 1;
+        self.deeper.pop();
+    }
+
+    fn innermost(&self) -> Option<bool> {
+        let place = self.depth.checked_sub(1)?;
+        Some(self.deeper.last().copied().unwrap_or_else(|| (self.first >> place) & 1 == 1))
     }
 }
 

@@ -92,6 +92,21 @@ fn what_nobody_could_read_is_refused_with_the_way_out() {
     }
 }
 
+/// As SQL may have enqueued it, or a server of a former version.
+#[test]
+fn json_in_the_store_that_nobody_could_read_is_shown_in_base64() {
+    for payload in ["1e999", "\"\\ud800\"", &("[".repeat(5_000) + &"]".repeat(5_000)), "no JSON"] {
+        let job = wire::Job {
+            payload: payload.to_owned().into(),
+            content_type: NewJob::CONTENT_TYPE_DEFAULT.into(),
+            ..Default::default()
+        };
+        let shown = serde_json::to_value(&job).unwrap();
+        assert_eq!(shown.get("payload"), None, "{payload:.20}");
+        assert_eq!(shown["payload_base64"], crate::json::base64_encode(payload.as_bytes()));
+    }
+}
+
 /// gRPC brings bytes with a content type, or without.
 #[test]
 fn the_door_of_grpc_tells_what_a_payload_is() {
