@@ -151,6 +151,12 @@ impl Node {
         let Some(entry) = self.table.get(id) else { return false };
         let vouched = update.status == Status::Alive && update.by != id;
         if update.incarnation <= entry.incarnation {
+            let is_same = update.incarnation == entry.incarnation;
+            if is_same && !vouched && source == Source::Sync && self.has_served(update.node) {
+                // Whoever counts it as there has heard it. We may never: our own link to it may be bad.
+                self.believe(update.node, update.incarnation, State::Dead);
+                return true;
+            }
             return vouched && update.incarnation == entry.incarnation && self.learn_voucher(update, source);
         }
         let state = entry.state;

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! When the time is over the contradiction is old, and its node may have died since. So it is believed when it is heard
-//! next, and it is pinged so that this is soon; otherwise everybody would take a dead node for alive, and find out again.
+//! next, or when somebody who compares views counts it as there, and it is pinged so that this is soon; otherwise everybody
+//! would take a dead node for alive, and find out again.
 
 use super::Node;
 use super::evidence::{NOWHERE, Source, reason_of};
@@ -55,7 +56,7 @@ impl Node {
     }
 
     /// True if it is dead and held, and its time is over.
-    fn has_served(&self, node: Identity) -> bool {
+    pub(super) fn has_served(&self, node: Identity) -> bool {
         self.table.get(node.id).is_some_and(|entry| {
             entry.state == State::Dead && entry.identity() == node && self.flaps.has_served(self.now, node.id)
         })

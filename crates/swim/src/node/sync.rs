@@ -229,7 +229,9 @@ impl Node {
     fn as_update(&self, entry: &Entry) -> Option<Update> {
         if entry.state == State::Dead && self.flaps.is_held(entry.id) {
             // ... unless it was judged as unreliable: the judgement is everybody's.
-            let incarnation = self.flaps.judgement(entry.id).filter(|_| entry.unreliable)?;
+            // When its time is over even that is of the past: whoever forgot it would keep the node out once more.
+            let runs = entry.unreliable && self.is_serving(entry.id);
+            let incarnation = self.flaps.judgement(entry.id).filter(|_| runs)?;
             return Some(Update {
                 node: entry.identity(),
                 incarnation,

@@ -186,10 +186,12 @@ impl Node {
     fn end_review(&mut self, target: Identity) {
         let Some(rule) = self.config.opinions else { return };
         let Some(review) = self.reviews.get_mut(&target.id) else { return };
-        let good = review.voters.iter().filter(|voter| voter.view == Some(View::Good)).count();
+        let count = |view| review.voters.iter().filter(|voter| voter.view == Some(view)).count();
+        let (good, bad) = (count(View::Good), count(View::Bad));
         let is_good = match review.voters.len() {
             0 => review.own == Some(View::Good),
-            asked => good * 100 >= rule.condemn_percent as usize * asked,
+            // Where links are bad some are always silent. As few as can condemn must be heard.
+            asked => (good + bad) * 3 >= asked && good * 100 >= rule.condemn_percent as usize * (good + bad),
         };
         review.good = if is_good { review.good + 1 } else { 0 };
         let good = review.good;

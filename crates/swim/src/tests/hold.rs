@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::hand::Hand;
-use super::world::{World, node};
+use super::hand::{Hand, update};
+use super::world::{World, addr, node};
 use crate::Status::{Alive, Unreliable};
-use crate::{Config, Event, Incarnation, Message, NodeId, State};
+use crate::{Config, Event, Incarnation, Input, Message, NodeId, Request, Response, State, Ticket};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -76,6 +76,35 @@ fn who_dies_while_it_is_held_never_comes_back_and_is_no_news() {
     world.run(SECOND * 20);
     let asked = world.sent.iter().filter(|(_, _, packet)| matches!(packet.message, Message::Ask { .. }));
     assert_eq!(asked.count(), 0);
+}
+
+/// Where a link is dead for good its end is never heard. Others hear it.
+#[test]
+fn whose_time_is_over_is_believed_when_others_count_it_as_there() {
+    let mut hand = served();
+    let alive = vec![update(2, 1, 4, Alive)];
+    hand.hear(node(1, 1), Message::Gossip, alive.clone());
+    assert_eq!(hand.state(2), Some(State::Dead), "a rumour may be old");
+    let push = Request::Push { from: node(1, 1), entries: alive };
+    hand.give(Input::Request(Ticket(1), addr(1), push));
+    assert_eq!(hand.state(2), Some(State::Alive));
+}
+
+/// Otherwise those who forgot the judgement learn it as news, for ever.
+#[test]
+fn a_judgement_is_told_only_as_long_as_its_time_runs() {
+    let told = |hand: &mut Hand| {
+        let compare = Request::Compare { from: update(3, 1, 0, Alive), buckets: vec![1] };
+        hand.responses.clear();
+        hand.give(Input::Request(Ticket(1), addr(3), compare));
+        let Some(Response::Differences { entries, .. }) = hand.responses.pop() else { panic!("an answer") };
+        entries.iter().any(|entry| entry.node == node(2, 1) && entry.status == Unreliable)
+    };
+    let mut hand = Hand::new(Config::lan(), 6);
+    hand.rumour(2, 1, 3, Unreliable);
+    hand.rumour(2, 1, 4, Alive);
+    assert!(told(&mut hand));
+    assert!(!told(&mut served()));
 }
 
 /// Again and again the network falls into two halves, along another line each time. None of the nodes is unreliable, and the
