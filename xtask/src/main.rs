@@ -14,6 +14,7 @@ mod tidy;
 use std::env;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use steps::{Failed, Steps};
 
@@ -25,8 +26,9 @@ cargo xtask COMMAND
   ci                             test, and the documentation without warnings
   tidy                           layers, module headers, forbidden words, file lengths, generated code
   soak                           the long forms: 10,000 simulated seeds (TENURE_SOAK_SEEDS), 20,000 clusters, the muster at random and in
-                                 every way, then the process tests, over and over (TENURE_SOAK_ROUNDS, default 200), attacks by the hundred thousand, and five minutes of chaos among
-                                 servers on one PostgreSQL (TENURE_SOAK_SECONDS, default 300)
+                                 every way, then the process tests, over and over (TENURE_SOAK_ROUNDS, default 200), attacks by the
+                                 hundred thousand, and five minutes of chaos among servers on one PostgreSQL (TENURE_SOAK_SECONDS,
+                                 default 300). Simulations begin at new seeds each time, and print the first (TENURE_SOAK_FIRST_SEED)
   instructions                   CPU instructions of one heartbeat in the registry, counted by callgrind
   postgres                       finds PostgreSQL's server binaries for the process tests; installs them on Debian, as root
   chromium                       finds Chromium for the tests with hostile web pages; installs it on Debian, as root
@@ -131,20 +133,26 @@ fn soak() -> Result<(), Failed> {
     );
     let rounds = env::var("TENURE_SOAK_ROUNDS").unwrap_or_else(|_| SOAK_ROUNDS_DEFAULT.to_owned());
     let seeds = env::var("TENURE_SOAK_SEEDS").unwrap_or_else(|_| SOAK_SEEDS_DEFAULT.to_owned());
+    // New worlds each time, which can be told again.
+    let first_seed = env::var("TENURE_SOAK_FIRST_SEED").unwrap_or_else(|_| new_seed());
+    println!("soak: TENURE_SOAK_FIRST_SEED={first_seed}");
     let mut steps = Steps::new("soak", root());
     // Looked for first, since the simulation takes long.
     steps.own("postgres", postgres::ensure)?;
     steps.own("chromium", chromium::ensure)?;
+    let first = ["--first-seed", first_seed.as_str()];
     let world = ["run", "--release", "-p", "cli", "--", "sim", "jobs", "--seeds", &seeds];
+    let world = [&world[..], &first].concat();
     steps.cargo("simulation", &world, &[])?;
     let members =
         env::var("TENURE_SOAK_MEMBER_SEEDS").unwrap_or_else(|_| SOAK_MEMBER_SEEDS_DEFAULT.to_owned());
     let world =
         ["run", "--release", "-p", "cli", "--", "sim", "swim", "--experiment", "laws", "--seeds", &members];
+    let world = [&world[..], &first].concat();
     steps.cargo("membership", &world, &[])?;
     for (name, world) in [
-        ("muster", &["--seeds", &seeds][..]),
-        ("muster of 10,000", &["--seeds", "20", "--workers", "10000"]),
+        ("muster", &["--seeds", &seeds, "--first-seed", &first_seed][..]),
+        ("muster of 10,000", &["--seeds", "20", "--workers", "10000", "--first-seed", &first_seed]),
         ("muster, all of 2x2", &["--model", "2x2"]),
         ("muster, much of 3x1", &["--model", "3x1", "--states", "50000000"]),
     ] {
@@ -161,6 +169,12 @@ fn soak() -> Result<(), Failed> {
     steps.cargo("servers", &servers, &lengths)?;
     steps.summarise();
     Ok(())
+}
+
+/// Seeds that no soak before began with, with room for this one.
+fn new_seed() -> String {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (since_1970.as_secs() * 1_000).to_string()
 }
 
 fn count_instructions() -> Result<(), Failed> {

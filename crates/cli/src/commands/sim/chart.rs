@@ -1,15 +1,17 @@
-//! Curves as SVG: axes with round numbers, a legend, nothing else.
+//! Curves as SVG: axes with round numbers, a legend beside them, nothing else.
 
 use std::fmt::Write;
 
 use sim::swim::experiments::{Curve, Findings};
 
-const WIDTH: f64 = 860.0;
+const WIDTH: f64 = 1_130.0;
 const HEIGHT: f64 = 480.0;
 const LEFT: f64 = 70.0;
-const RIGHT: f64 = 20.0;
+/// Room for the legend, which would hide curves within the axes.
+const RIGHT: f64 = 290.0;
 const TOP: f64 = 50.0;
 const BOTTOM: f64 = 60.0;
+const LEGEND: f64 = WIDTH - RIGHT + 16.0;
 /// About so many numbers along an axis.
 const TICKS: f64 = 8.0;
 /// Colours that people with any kind of sight can tell apart (Okabe and Ito).
@@ -49,8 +51,11 @@ impl Frame {
         let most = |along: fn(&(f64, f64)) -> f64| points().map(along).fold(0.0, f64::max);
         let least_x = points().map(|point| point.0).fold(f64::INFINITY, f64::min);
         let x_min = if is_x_log && least_x.is_finite() { least_x.max(f64::MIN_POSITIVE) } else { 0.0 };
-        let x_max = most(|point| point.0).max(if is_x_log { x_min * 2.0 } else { 1e-9 });
-        Frame { x: (x_min, x_max), y: (0.0, most(|point| point.1).max(1e-9)), is_x_log }
+        // Where all is zero the axis goes up to one, so that the curve lies on the lower edge.
+        let or_one = |most: f64| if most > 0.0 { most } else { 1.0 };
+        let x_max =
+            if is_x_log { most(|point| point.0).max(x_min * 2.0) } else { or_one(most(|point| point.0)) };
+        Frame { x: (x_min, x_max), y: (0.0, or_one(most(|point| point.1))), is_x_log }
     }
 
     fn place(&self, (x, y): (f64, f64)) -> (f64, f64) {
@@ -138,11 +143,11 @@ fn draw(svg: &mut String, frame: &Frame, curve: &Curve, number: usize) {
          <line x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\" stroke=\"{colour}\" stroke-width=\"3\"/>\
          <text x=\"{:.1}\" y=\"{legend:.1}\">{}</text>",
         points.join(" "),
-        LEFT + 12.0,
+        LEGEND,
         legend - 4.0,
-        LEFT + 32.0,
+        LEGEND + 20.0,
         legend - 4.0,
-        LEFT + 38.0,
+        LEGEND + 26.0,
         escaped(&curve.name)
     );
 }
@@ -178,6 +183,23 @@ mod tests {
         assert!(svg.contains("points=\"70.0,420.0 455.0,235.0 840.0,50.0\""), "{svg}");
         assert!(svg.contains("crashes &amp; more") && svg.contains("a &lt; b"), "{svg}");
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    }
+
+    #[test]
+    fn what_is_always_zero_lies_on_the_lower_edge_under_round_numbers() {
+        let svg = svg(&findings(vec![(10.0, 0.0), (30.0, 0.0)]));
+        assert!(svg.contains("points=\"326.7,420.0 840.0,420.0\""), "{svg}");
+        assert!(svg.contains(">0.20</text>") && svg.contains(">1</text>"), "{svg}");
+    }
+
+    #[test]
+    fn the_legend_is_beside_the_curves() {
+        let svg = svg(&findings(vec![(0.0, 0.0), (10.0, 1.0)]));
+        let line = svg.lines().find(|line| line.contains("a &lt; b")).expect("a legend");
+        let text =
+            line.rsplit("<text x=\"").next().and_then(|rest| rest.split('"').next()).expect("its place");
+        let x: f64 = text.parse().expect("a number");
+        assert!(x > 840.0, "{line}");
     }
 
     #[test]

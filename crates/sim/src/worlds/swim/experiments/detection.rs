@@ -55,7 +55,7 @@ pub fn detection<P: Protocol>(
         ],
         axes: Axes {
             x: "seconds after the crash",
-            y: "share of crashes that the first node knows of",
+            y: "share of crashes known to the first node, or to all",
             is_x_log: false,
         },
         ..Findings::default()
