@@ -5,6 +5,7 @@
 //! [`clock_rule`] is what makes them agree: a worker always stops before its registry gives its work away.
 
 pub mod clock_rule;
+pub mod clock_watch;
 pub mod digest;
 pub mod guardian;
 pub mod heed;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 pub use model::Generation;
-use model::{Hold, HolderEnd, Nonce, QueueName, Seat, WorkerKey};
+use model::{Hold, HolderEnd, Instant, Nonce, QueueName, Seat, WorkerKey};
 use muster::SetId;
 
 use crate::digest::Digest;
@@ -100,6 +100,10 @@ pub struct Heartbeat {
     pub free_slots: u32,
     /// How late its own loop runs, for people.
     pub lag: Duration,
+    /// When it was sent, by the worker's own clock.
+    pub sent_at: Option<Instant>,
+    /// When the answer was heard that its token is from, by that clock.
+    pub answered_at: Option<Instant>,
     /// The highest start number it received over its present stream.
     pub starts_seen: u64,
     /// The set of workers it was told last, by this server or by one before it.
@@ -203,8 +207,13 @@ pub struct Leave {
     pub all_stopped: bool,
     /// Its process died and its guardian says so, or its guardian died and the process does. What it still holds is lost.
     pub crashed: bool,
+    /// Nothing exclusive that it ran under this key runs any more; other jobs may. Ends nothing: its registry learns whether that
+    /// was in time.
+    pub exclusive_stopped: bool,
     /// For how long nothing exclusive has run under this key.
     pub stopped_for: Duration,
+    /// Since when, by the clock that its heartbeats are stamped with.
+    pub stopped_at: Option<Instant>,
 }
 
 /// Why a key is dead.

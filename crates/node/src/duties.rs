@@ -297,7 +297,7 @@ mod tests {
             let (key, nonce) = (WorkerKey::new("w").unwrap(), model::Nonce::new(1));
             let session =
                 api.sessions.open(key, nonce, profile, frames, lease::registry::Speaker::Worker).unwrap();
-            api.sessions.note_leased(&session, Duration::from_secs(20));
+            api.sessions.note_leased(&session, Duration::from_secs(20), false);
             let claiming =
                 tokio::spawn(claim(Arc::clone(&api), take(Arc::clone(&api), session.id, vec![queue], 1)));
             let Some(Event::Roll(RollEvent::Grant { grant, reply })) = inbox.recv().await else {

@@ -62,7 +62,9 @@ pub(crate) enum RollEvent {
     /// A heartbeat was read.
     Heartbeat { reply: Reply, beat: Box<Heartbeat> },
     /// A worker goes, or an operator removes it; answered when that is durable.
-    Leave { leave: Leave, done: oneshot::Sender<()> },
+    Leave { leave: Leave, done: oneshot::Sender<Left> },
+    /// Somebody new who only pings wants to be known: may it be now, or when?
+    Admit { reply: oneshot::Sender<Left> },
     /// Straight to the registry: news that nobody waits for.
     Told(Box<Input>),
     /// Jobs were claimed that start as soon as they are received: answers for each whether the registry noted it. Only those may
@@ -101,6 +103,9 @@ pub(crate) enum Standing {
     /// The store cannot say.
     Unsure,
 }
+
+/// That it was done, or when to come back.
+pub(crate) type Left = Result<(), Duration>;
 
 /// How a worker goes.
 #[derive(Debug)]

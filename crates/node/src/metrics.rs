@@ -43,6 +43,7 @@ pub struct Metrics {
     pub(crate) door: DoorMetrics,
     heartbeats: Family<BeatAnswer, Counter>,
     pub(crate) key_conflicts: Counter,
+    pub(crate) clocks_off: Counter,
     workers: Family<WorkerState, Gauge>,
     heartbeat_age: Gauge<f64, AtomicU64>,
     pub(crate) stalls: Counter,
@@ -83,6 +84,9 @@ impl HandOver {
     pub(crate) const WORD: HandOver = HandOver { by: "word" };
     /// The clock rule, checked by what the old holder said later about when it had really stopped.
     pub(crate) const LATE_WORD: HandOver = HandOver { by: "late_word" };
+
+    /// Its holder's lease was over, and its clock is not one that the clock rule allows for.
+    pub(crate) const UNPROVEN: HandOver = HandOver { by: "unproven" };
 
     /// What stands behind the end of a holder.
     pub(crate) fn of(end: HolderEnd) -> HandOver {
@@ -143,6 +147,7 @@ impl Metrics {
             door: DoorMetrics::default(),
             heartbeats: Family::default(),
             key_conflicts: Counter::default(),
+            clocks_off: Counter::default(),
             workers: Family::default(),
             heartbeat_age: Gauge::default(),
             stalls: Counter::default(),
@@ -229,6 +234,11 @@ impl Metrics {
             "worker_key_conflicts",
             "Streams and heartbeats refused because another process has their worker key",
             self.key_conflicts.clone(),
+        );
+        r.register(
+            "clock_rate_out_of_bounds",
+            "Times a worker's clock was found to run at another rate than leases allow for",
+            self.clocks_off.clone(),
         );
         r.register_with_unit(
             "heartbeat_age",

@@ -18,10 +18,10 @@ use rpc::{lease_convert, wire};
 use schedule::dispatch::{self, SessionId};
 use store::Expired;
 use tokio::sync::oneshot;
-use tracing::{debug, info};
+use tracing::{debug, error, info, warn};
 
 use crate::api::Api;
-use crate::event::{Grant, Leave, Reply, RollEvent, Standing};
+use crate::event::{Grant, Leave, Left, Reply, RollEvent, Standing};
 use crate::metrics::HandOver;
 use crate::roll_duties::{self, Farewell};
 use crate::rounds::{ASK_AGAIN, Judged};
@@ -51,7 +51,7 @@ pub(crate) struct Roll {
 enum Waiting {
     /// With the set id that it echoed.
     Heartbeat(Reply, Option<SetId>),
-    Leave(oneshot::Sender<()>),
+    Leave(oneshot::Sender<Left>),
     /// Nobody: we did it ourselves.
     Nobody,
 }
@@ -193,6 +193,7 @@ impl Roll {
                     self.registry.handle(now, *input);
                 }
             }
+            RollEvent::Admit { reply } => drop(reply.send(self.registry.admit_new(now))),
             RollEvent::MaySpeak { key, nonce, reply } => {
                 let state = self.registry.worker(&key).map(|view| view.state);
                 let is_over = matches!(state, Some(WorkerState::Ended(_)));
@@ -319,7 +320,12 @@ impl Roll {
                 Output::Answer { ticket, key, answer } => news.extend(self.answer(now, ticket, &key, answer)),
                 Output::LeaveDone { ticket } => {
                     if let Some((_, Waiting::Leave(done))) = self.waiting.remove(&ticket) {
-                        let _ = done.send(());
+                        let _ = done.send(Ok(()));
+                    }
+                }
+                Output::LeaveLater { ticket, retry_after } => {
+                    if let Some((_, Waiting::Leave(done))) = self.waiting.remove(&ticket) {
+                        let _ = done.send(Err(retry_after));
                     }
                 }
                 Output::Synced { key } => self.mustering.synced(now, key),
@@ -349,14 +355,19 @@ impl Roll {
                 Output::Succeed { former, key, holds } => {
                     tokio::spawn(roll_duties::succeed(api, self.id, former, key, holds));
                 }
-                Output::Retire { key, stranger, end, counted, stopped_by } => {
+                Output::Retire { key, stranger, end, counted, stopped_by, unproven } => {
                     let silent_since = self.registry.worker(&key).and_then(|worker| worker.last_heard);
+                    let by = if unproven { HandOver::UNPROVEN } else { HandOver::of(end) };
                     let farewell =
-                        Farewell { registry: self.id, stranger, end, counted, silent_since, stopped_by };
+                        Farewell { registry: self.id, stranger, end, counted, silent_since, stopped_by, by };
                     tokio::spawn(roll_duties::retire(api, key, farewell));
                 }
-                Output::LateWord { key, ended_at, stopped_at } => {
+                Output::LateWord { key, ended_at, stopped_at, volatile } => {
                     debug!(worker = %key, "a worker that was over says when it had stopped");
+                    if volatile && stopped_at > ended_at {
+                        self.api.metrics.muster.late_double_start();
+                        error!(worker = %key, "DOUBLE START: volatile jobs ran on after they were given away");
+                    }
                     self.api.metrics.hand_over(HandOver::LATE_WORD, stopped_at, ended_at);
                 }
                 Output::Check { key, holds } => {
@@ -446,7 +457,8 @@ impl Roll {
             info!(worker = %session.worker, "no volatile jobs for this worker before its longer lease from before is over");
         }
         session.set_mustered(self.mustering.may_run(&session.worker));
-        let (add, is_fitness_news) = self.api.sessions.note_leased(session, lease);
+        let is_clock_off = self.note_clock(session);
+        let (add, is_fitness_news) = self.api.sessions.note_leased(session, lease, is_clock_off);
         if is_fitness_news || was_mustered != session.is_mustered() {
             let queues = self.api.open_to(session);
             news.push(dispatch::Input::Serves { session: session.id, queues });
@@ -455,6 +467,23 @@ impl Roll {
             news.push(dispatch::Input::Credits { session: session.id, add });
         }
         news
+    }
+
+    /// Whether a session's worker has a clock that is off; counts and says when that shows.
+    fn note_clock(&self, session: &Session) -> bool {
+        let rate = self.registry.clock_rate(&session.worker);
+        let is_off = rate.is_some_and(|rate| rate.is_off);
+        if session.set_clock_off(is_off) {
+            let (worker, rate) = (&session.worker, rate.unwrap_or_default());
+            if is_off {
+                self.api.metrics.clocks_off.inc();
+                warn!(%worker, ppm_min = rate.ppm_min, ppm_max = rate.ppm_max,
+                    "the clocks of this worker and this server run at different rates; it gets no exclusive jobs");
+            } else {
+                info!(%worker, "the clock of this worker runs as this server's does again");
+            }
+        }
+        is_off
     }
 
     fn tell(&self, key: &WorkerKey, frame: wire::ServerFrame) {

@@ -82,17 +82,24 @@ pub(crate) struct Farewell {
     pub(crate) silent_since: Option<Instant>,
     /// The latest moment at which it can have run anything.
     pub(crate) stopped_by: Instant,
+    /// What makes that sure.
+    pub(crate) by: HandOver,
 }
 
 /// Makes the end of a worker durable, then takes back everything it holds, by one statement.
 pub(crate) async fn retire(api: Arc<Api>, key: WorkerKey, farewell: Farewell) {
-    let Farewell { registry, stranger, end, counted, silent_since, stopped_by } = farewell;
+    let Farewell { registry, stranger, end, counted, silent_since, stopped_by, by } = farewell;
     let retired = async {
-        let is_anothers = match stranger {
-            Some(nonce) => is_anothers(&api, &key, nonce).await?,
-            None => false,
+        let whose = match stranger {
+            Some(nonce) => whose(&api, &key, nonce).await?,
+            None => Whose::Its,
         };
-        if is_anothers || !api.store.retire(&key, end, registry).await? {
+        if whose == Whose::Nobodys {
+            // Its owner may be still to come, so the key is not over. A job that was claimed under it by a call has its own lease.
+            return Ok(None);
+        }
+        if whose == Whose::Anothers || !api.store.retire(&key, end, registry).await? {
+            warn!(worker = %key, "the worker is not ours to end");
             return Ok(None);
         }
         api.store.reap_holder(&key, counted).await.map(Some)
@@ -105,15 +112,12 @@ pub(crate) async fn retire(api: Arc<Api>, key: WorkerKey, farewell: Farewell) {
             }
             let moved_at = api.clock.monotonic();
             for _ in reaped.iter().filter(|job| job.exclusive) {
-                api.metrics.hand_over(HandOver::of(end), stopped_by, moved_at);
+                api.metrics.hand_over(by, stopped_by, moved_at);
             }
             api.note_reaped(&reaped).await;
             Retired::Done
         }
-        Ok(None) => {
-            warn!(worker = %key, "the worker is not ours to end");
-            Retired::Refused
-        }
+        Ok(None) => Retired::Refused,
         Err(error) => {
             warn!(worker = %key, %error, "cannot take back the worker's jobs; trying again");
             Retired::Trouble
@@ -122,10 +126,25 @@ pub(crate) async fn retire(api: Arc<Api>, key: WorkerKey, farewell: Farewell) {
     tell(&api, registry, Input::Retired { key, answer }).await;
 }
 
-/// Whether a live worker has this key, and it is not this process.
-async fn is_anothers(api: &Api, key: &WorkerKey, nonce: Nonce) -> Result<bool, StoreError> {
-    let known = api.store.worker(key).await?.filter(|known| known.ended.is_none());
-    Ok(known.is_some_and(|known| !known.worker.pings && known.worker.nonce != nonce))
+/// Whose a key is, that a process with some nonce says is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    /// That process's, or one's that only pings.
+    Its,
+    /// Another one's, which lives.
+    Anothers,
+    /// The store has never heard of it.
+    Nobodys,
+}
+
+async fn whose(api: &Api, key: &WorkerKey, nonce: Nonce) -> Result<Whose, StoreError> {
+    Ok(match api.store.worker(key).await? {
+        None => Whose::Nobodys,
+        Some(known) if known.ended.is_none() && !known.worker.pings && known.worker.nonce != nonce => {
+            Whose::Anothers
+        }
+        Some(_) => Whose::Its,
+    })
 }
 
 /// Asks the rows whether these holds stand, and pushes their leases out if so.
@@ -230,6 +249,7 @@ mod tests {
                 counted: false,
                 silent_since: None,
                 stopped_by: api.clock.monotonic(),
+                by: HandOver::WORD,
             };
             retire(Arc::clone(&api), key.clone(), farewell).await;
             let Ok(Event::Roll(RollEvent::Done { input, .. })) = inbox.try_recv() else {

@@ -64,7 +64,9 @@ where
         ));
     };
     // A dead key learns that from the answer to its heartbeat; until then it must not dry up queues by empty claims.
-    info!(worker = %session.worker, name = hello.name, slots = hello.slots, queues, "worker connected");
+    // As it was cut: what a stranger says may be of any length.
+    let name = &session.profile.name;
+    info!(worker = %session.worker, name, slots = session.profile.slots, queues, "worker connected");
     if !is_dead {
         api.tell(Event::Joined { session: session.id }).await;
     }

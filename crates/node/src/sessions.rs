@@ -73,6 +73,8 @@ struct Gate {
     is_fit: bool,
     /// It may go on without us for longer than a later life of this server would wait for it.
     is_promised_more: bool,
+    /// Its clock runs at another rate than leases allow for.
+    is_clock_off: bool,
     /// The muster lets its worker run volatile jobs.
     is_mustered: bool,
     /// Offered before that.
@@ -192,6 +194,11 @@ impl Session {
     /// What the worker was promised before reaches beyond the longest lease of today, or no longer does. Whether that is news.
     pub(crate) fn set_promised_more(&self, is_promised_more: bool) -> bool {
         std::mem::replace(&mut self.gate().is_promised_more, is_promised_more) != is_promised_more
+    }
+
+    /// Its clock was found to be off, or right again. Whether that is news.
+    pub(crate) fn set_clock_off(&self, is_clock_off: bool) -> bool {
+        std::mem::replace(&mut self.gate().is_clock_off, is_clock_off) != is_clock_off
     }
 
     /// The muster decided anew. Whether that is news.
@@ -361,11 +368,13 @@ impl Sessions {
         session
     }
 
-    /// The registry took a heartbeat on this stream and granted this lease. Answers the credits that waited for that, and
+    /// The registry took a heartbeat on this stream and granted this lease. A worker whose clock is off cannot be relied on to
+    /// stop in time. Answers the credits that waited for that, and
     /// whether it became fit or unfit for exclusive jobs.
-    pub(crate) fn note_leased(&self, session: &Session, lease: Duration) -> (u32, bool) {
+    pub(crate) fn note_leased(&self, session: &Session, lease: Duration, is_clock_off: bool) -> (u32, bool) {
         // Without a nonce it cannot be told from another process that says its jobs have ended.
         let is_fit = session.nonce != Nonce::default()
+            && !is_clock_off
             && session.profile.stop_within.is_some_and(|within| fits_exclusive(lease, within));
         let mut open = self.lock();
         let mut gate = session.gate();

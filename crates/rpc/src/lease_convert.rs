@@ -5,7 +5,7 @@ use lease::message::{
     Ack, Answer, Change, Former, Heartbeat, InactiveReason, LaterReason, Leave, Profile, Stop, StopOrder,
     Token,
 };
-use model::{Generation, Hold, HolderEnd, Invalid, Limits, Nonce, Seat, WorkerKey};
+use model::{Generation, Hold, HolderEnd, Instant, Invalid, Limits, Nonce, Seat, WorkerKey};
 use muster::{SetHash, SetId, Version};
 
 use crate::convert;
@@ -46,6 +46,8 @@ pub fn heartbeat_to_wire(number: u64, beat: &Heartbeat) -> wire::Heartbeat {
         lag_ms: convert::millis(beat.lag),
         starts_seen: beat.starts_seen,
         worker_set: beat.worker_set.map(set_to_wire),
+        sent_at_us: stamp_to_wire(beat.sent_at),
+        answered_at_us: stamp_to_wire(beat.answered_at),
     }
 }
 
@@ -134,6 +136,8 @@ pub fn heartbeat_from_wire(
         profile: beat.profile.as_ref().map(profile).transpose()?,
         free_slots: slots(beat.free_slots)?,
         lag: convert::span(beat.lag_ms, "lag_ms")?,
+        sent_at: stamp_from_wire(beat.sent_at_us),
+        answered_at: stamp_from_wire(beat.answered_at_us),
         starts_seen: beat.starts_seen,
         worker_set: beat.worker_set.as_ref().map(set_from_wire),
     };
@@ -237,8 +241,21 @@ pub fn leave(request: &wire::LeaveRequest) -> Result<Leave, Invalid> {
     Ok(Leave {
         all_stopped: request.all_stopped,
         crashed: request.crashed,
+        exclusive_stopped: request.exclusive_stopped,
         stopped_for: convert::span(request.stopped_for_ms, "stopped_for_ms")?,
+        stopped_at: stamp_from_wire(request.stopped_at_us),
     })
+}
+
+/// A time by a worker's own clock on the wire.
+pub fn stamp_to_wire(at: Option<Instant>) -> i64 {
+    at.map_or(0, |at| i64::try_from(at.as_nanos() / 1_000).unwrap_or(i64::MAX))
+}
+
+/// A time by a worker's own clock from the wire; without one, or with nonsense, none.
+pub fn stamp_from_wire(micros: i64) -> Option<Instant> {
+    let micros = u64::try_from(micros).ok().filter(|micros| *micros > 0)?;
+    Some(Instant::from_nanos(micros.saturating_mul(1_000)))
 }
 
 /// A change of the bound set on the wire.
@@ -332,6 +349,8 @@ mod tests {
             }),
             free_slots: 2,
             lag: Duration::from_millis(5),
+            sent_at: Some(Instant::from_millis(8)),
+            answered_at: Some(Instant::from_millis(6)),
             starts_seen: 17,
             worker_set: Some(set()),
         }

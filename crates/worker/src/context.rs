@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lease::ledger::{Grant, StopReason};
-use model::{Fence, Hold, Invalid, JobId, Limits, WorkerKey};
+use model::{Clock, Fence, Hold, Invalid, JobId, Limits, WorkerKey};
 use rpc::wire;
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
@@ -243,6 +243,10 @@ impl JobContext {
     /// Takes the sign that was given, so that the next one makes an event again.
     pub(crate) fn take_beat(&self) {
         self.live().has_beaten = false;
+    }
+
+    pub(crate) fn clock(&self) -> Arc<dyn Clock> {
+        Arc::clone(&self.job.home.clock)
     }
 
     pub(crate) fn hold(&self) -> Hold {

@@ -1,14 +1,15 @@
-//! The last words under a key that the registry declared over: nothing that ran under it runs any more.
+//! The last words under a key that is over: since when nothing that ran under it runs any more.
 //!
-//! What waits for that, jobs of exclusive queues after a kick for instance, can then go on elsewhere at once. It is said
-//! beside everything else the worker does, and until the lease would be over anyway.
+//! What waits for that, jobs of exclusive queues after a kick for instance, can then go on elsewhere at once. Where nothing waits
+//! for it, because the lease has ended, the server learns whether the jobs had ended in time. It is said beside everything
+//! else the worker does, and for one lease at most.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{ErrorKind, Nonce, WorkerKey};
-use rpc::{convert, wire};
-use tokio::time::{self, Instant};
+use model::{ErrorKind, Instant, Nonce, WorkerKey};
+use rpc::{convert, lease_convert, wire};
+use tokio::time;
 
 use crate::backoff::Backoff;
 use crate::error::ClientError;
@@ -17,26 +18,38 @@ use crate::home::Home;
 /// Tries per lease that get no answer at all.
 const TRIES_PER_LEASE: u32 = 4;
 
-/// Starts to say that everything under this key has stopped by now.
-pub(crate) fn spawn(home: Arc<Home>, key: WorkerKey, nonce: Nonce) {
+/// What is said.
+pub(crate) struct Words {
+    pub(crate) key: WorkerKey,
+    pub(crate) nonce: Nonce,
+    /// Since when nothing exclusive has run under it.
+    pub(crate) stopped_at: Instant,
+    /// Nor has anything else.
+    pub(crate) all_stopped: bool,
+}
+
+/// Starts to say it.
+pub(crate) fn spawn(home: Arc<Home>, words: Words) {
     tokio::spawn(async move {
         let lease = home.lease();
-        if time::timeout(lease, say(&home, &key, nonce, lease)).await.is_err() {
-            tracing::debug!(worker = %key, "no server heard the farewell");
+        if time::timeout(lease, say(&home, &words, lease)).await.is_err() {
+            tracing::debug!(worker = %words.key, "no server heard the farewell");
         }
     });
 }
 
-async fn say(home: &Home, key: &WorkerKey, nonce: Nonce, lease: Duration) {
-    let stopped_at = Instant::now();
+async fn say(home: &Home, words: &Words, lease: Duration) {
+    let Words { key, nonce, stopped_at, all_stopped } = words;
     let mut backoff = Backoff::default();
     loop {
         let leave = home.client.leave(wire::LeaveRequest {
             worker: key.to_string(),
             nonce: nonce.get(),
-            all_stopped: true,
+            all_stopped: *all_stopped,
             crashed: false,
-            stopped_for_ms: convert::millis(stopped_at.elapsed()),
+            exclusive_stopped: true,
+            stopped_for_ms: convert::millis(home.clock.monotonic().since(*stopped_at)),
+            stopped_at_us: lease_convert::stamp_to_wire(Some(*stopped_at)),
         });
         // A server that is frozen must not use up the time in which another one could be told.
         match time::timeout(lease / TRIES_PER_LEASE, leave).await {

@@ -14,7 +14,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::FutureExt;
 use lease::ledger::Ended;
-use model::{Hold, Limits, Retry};
+use model::{Clock, Hold, Limits, Retry};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::UnboundedSender;
@@ -78,7 +78,7 @@ impl Inside {
         payload: Bytes,
         events: UnboundedSender<JobEvent>,
     ) -> impl Future<Output = ()> + Send {
-        let end = End { hold: context.hold(), ended: Some(Ended::Aborted), events };
+        let end = End { hold: context.hold(), ended: Some(Ended::Aborted), events, clock: context.clock() };
         async move {
             // The call itself is inside, since a handler may panic before its first await point.
             let caught =
@@ -170,6 +170,7 @@ struct End {
     hold: Hold,
     ended: Option<Ended>,
     events: UnboundedSender<JobEvent>,
+    clock: Arc<dyn Clock>,
 }
 
 impl End {
@@ -183,7 +184,8 @@ impl Drop for End {
     fn drop(&mut self) {
         if let Some(ended) = self.ended.take() {
             // Nobody listens when the worker has ended; then there is nobody to tell.
-            let _ = self.events.send(JobEvent::Finished { hold: self.hold, ended });
+            let at = Some(self.clock.monotonic());
+            let _ = self.events.send(JobEvent::Finished { hold: self.hold, ended, at });
         }
     }
 }

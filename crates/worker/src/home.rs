@@ -1,9 +1,10 @@
 //! What all jobs of a worker share: who the worker is just now, its servers, and the way to its session.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lease::ledger::Ended;
-use model::{Hold, WorkerKey};
+use model::{Clock, Hold, Instant, WorkerKey};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::watch;
 use tokio::time;
@@ -20,6 +21,7 @@ pub(crate) struct Home {
     pub(crate) servers: String,
     pub(crate) client: Client,
     pub(crate) events: UnboundedSender<JobEvent>,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// Who the worker is. Changes when its lease lapses.
@@ -51,6 +53,8 @@ pub(crate) enum JobEvent {
         hold: Hold,
         /// How.
         ended: Ended,
+        /// When.
+        at: Option<Instant>,
     },
 }
 
@@ -61,9 +65,10 @@ impl Home {
         servers: String,
         client: Client,
         events: UnboundedSender<JobEvent>,
+        clock: Arc<dyn Clock>,
     ) -> Self {
         let identity = watch::Sender::new(Identity { key, lease, is_registered: false });
-        Home { identity, servers, client, events }
+        Home { identity, servers, client, events, clock }
     }
 
     /// The present key was granted this lease.

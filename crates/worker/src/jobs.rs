@@ -100,7 +100,7 @@ impl Jobs {
         let hold = context.hold();
         let Some(handler) = self.handlers.find(context.kind()).cloned() else {
             let ended = handler::unhandled(context.kind());
-            let _ = self.home.events.send(JobEvent::Finished { hold, ended });
+            let _ = self.home.events.send(JobEvent::Finished { hold, ended, at: None });
             return;
         };
         let place = self.spawn(handler, context.clone(), payload, guard, is_in_time);
@@ -186,9 +186,9 @@ impl Jobs {
                 };
                 tokio::spawn(async move {
                     let hold = context.hold();
-                    let ended = runner.run(terms, context, payload).await;
+                    let (ended, at) = runner.run(terms, context, payload).await;
                     is_gone.cancel();
-                    let _ = events.send(JobEvent::Finished { hold, ended });
+                    let _ = events.send(JobEvent::Finished { hold, ended, at });
                 });
                 Place::Family { abort, gone }
             }

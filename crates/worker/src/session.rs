@@ -20,7 +20,7 @@ use tokio::time::{self, Sleep};
 use crate::context::JobContext;
 use crate::doom::Doom;
 use crate::event::{Observer, Summary, WorkerEvent};
-use crate::farewell;
+use crate::farewell::{self, Words};
 use crate::frame;
 use crate::guard::Guard;
 use crate::handler::Handlers;
@@ -249,14 +249,14 @@ impl Session {
         let mut batch = std::mem::take(&mut self.batch);
         for event in batch.drain(..) {
             match event {
-                JobEvent::Finished { hold, ended } => {
+                JobEvent::Finished { hold, ended, at } => {
                     // Its end may be heard before the guardian's. Nothing more may be asked for then.
                     if ended == Ended::Crashed {
                         self.summary.lost += 1;
                         self.on_guardian_lost(now);
                     }
                     self.jobs.remove(hold);
-                    self.input(now, Input::Finished { hold, ended });
+                    self.input(now, Input::Finished { hold, ended, at });
                 }
                 JobEvent::Checked { is_well } => {
                     if let Some(Check { asked_at, lease, .. }) = self.checks.ended(is_well) {
@@ -315,7 +315,10 @@ impl Session {
                 Output::Stop { hold, reason } => self.stop_job(hold, reason),
                 Output::Abort { hold } => self.jobs.abort(hold),
                 Output::Doom { hold } => self.meet_doom(hold),
-                Output::Farewell { key, nonce } => farewell::spawn(Arc::clone(&self.home), key, nonce),
+                Output::Farewell { key, nonce, stopped_at, all_stopped } => {
+                    let words = Words { key, nonce, stopped_at, all_stopped };
+                    farewell::spawn(Arc::clone(&self.home), words);
+                }
                 Output::Ended { hold, outcome } => {
                     if let Some(outcome) = &outcome {
                         self.summary.count(outcome);

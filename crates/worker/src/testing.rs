@@ -18,7 +18,8 @@ use crate::key;
 pub(crate) fn home(server: &str, lease: Duration) -> (Home, UnboundedReceiver<JobEvent>) {
     let (events, received) = unbounded_channel();
     let client = Client::connect(server).expect("the address is well-formed");
-    (Home::new(key::fresh("test"), lease, server.to_owned(), client, events), received)
+    let clock = Arc::new(clock::SystemClock);
+    (Home::new(key::fresh("test"), lease, server.to_owned(), client, events, clock), received)
 }
 
 /// A job of this kind, first attempt of three, whose events go nowhere.

@@ -73,6 +73,8 @@ impl Worker {
         let Worker { key, nonce, profile, settings, client, .. } = self;
         let (events, job_events) = mpsc::unbounded_channel();
         let lease = settings.lease.unwrap_or(Limits::LEASE_DEFAULT);
+        let clock = settings.clock.0;
+        let home = Home::new(key, lease, settings.servers, client, events, Arc::clone(&clock));
         Session::start(SessionParts {
             terms: Terms {
                 profile,
@@ -88,9 +90,9 @@ impl Worker {
             guardian: settings.guardian.0,
             doom: settings.doom,
             observer: settings.observer,
-            home: Arc::new(Home::new(key, lease, settings.servers, client, events)),
+            home: Arc::new(home),
             job_events,
-            clock: settings.clock.0,
+            clock,
         })
     }
 }

@@ -180,6 +180,8 @@ fn beat(key: &WorkerKey, token: Option<Token>, digest: Digest) -> Heartbeat {
         profile: None,
         free_slots: 1,
         lag: Duration::ZERO,
+        sent_at: None,
+        answered_at: None,
         starts_seen: 0,
         worker_set: None,
     }

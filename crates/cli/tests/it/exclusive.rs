@@ -152,7 +152,7 @@ async fn until<T, F: Future<Output = Option<T>>>(what: &str, mut ask: impl FnMut
 }
 
 /// Living processes with this in their environment.
-fn left_behind(marker: &str) -> Vec<u32> {
+pub(crate) fn left_behind(marker: &str) -> Vec<u32> {
     let processes = std::fs::read_dir("/proc").expect("there is a /proc").flatten();
     let pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| {
@@ -163,7 +163,7 @@ fn left_behind(marker: &str) -> Vec<u32> {
 }
 
 /// The guardian of a worker: its only child.
-fn guardian_of(worker: &Process) -> Pid {
+pub(crate) fn guardian_of(worker: &Process) -> Pid {
     let parent = worker.pid().expect("it runs").as_raw_nonzero().get();
     let processes = std::fs::read_dir("/proc").expect("there is a /proc").flatten();
     let children: Vec<i32> = processes

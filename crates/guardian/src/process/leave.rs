@@ -64,10 +64,12 @@ pub(super) fn take(servers: &str, key: &WorkerKey, nonce: Nonce, words: impl Fn(
 }
 
 fn request(server: &str, key: &WorkerKey, nonce: Nonce, words: Leave) -> String {
-    let Leave { all_stopped, crashed, stopped_for } = words;
+    let Leave { all_stopped, crashed, exclusive_stopped: _, stopped_for, stopped_at } = words;
     let (nonce, stopped_for_ms) = (nonce.get(), stopped_for.as_millis());
+    let stopped_at =
+        stopped_at.map_or(String::new(), |at| format!(r#","stopped_at_us":{}"#, at.as_nanos() / 1_000));
     let body = format!(
-        r#"{{"nonce":{nonce},"all_stopped":{all_stopped},"crashed":{crashed},"stopped_for_ms":{stopped_for_ms}}}"#
+        r#"{{"nonce":{nonce},"all_stopped":{all_stopped},"crashed":{crashed},"stopped_for_ms":{stopped_for_ms}{stopped_at}}}"#
     );
     let (key, length) = (escaped(key.as_str()), body.len());
     format!(
@@ -161,9 +163,17 @@ mod tests {
     use std::sync::mpsc::{self, Receiver};
     use std::thread;
 
+    use model::Instant;
+
     use super::*;
 
-    const WORDS: Leave = Leave { all_stopped: true, crashed: true, stopped_for: Duration::from_millis(12) };
+    const WORDS: Leave = Leave {
+        all_stopped: true,
+        crashed: true,
+        exclusive_stopped: false,
+        stopped_for: Duration::from_millis(12),
+        stopped_at: Some(Instant::from_millis(7)),
+    };
 
     /// A server that answers one request with this; what it was asked.
     fn server(answer: &'static str) -> (String, Receiver<String>) {
@@ -199,7 +209,8 @@ mod tests {
         assert!(take_leave(&format!("http://{address}")));
         let asked = heard(&asked);
         assert!(asked.starts_with("POST /v1/workers/a%2Fb/leave HTTP/1.1\r\n"), "{asked}");
-        let body = r#"{"nonce":9,"all_stopped":true,"crashed":true,"stopped_for_ms":12}"#;
+        let body =
+            r#"{"nonce":9,"all_stopped":true,"crashed":true,"stopped_for_ms":12,"stopped_at_us":7000}"#;
         assert!(
             asked.ends_with(&format!("content-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()))
         );

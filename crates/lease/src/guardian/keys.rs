@@ -4,7 +4,6 @@
 //! and its lease decides unless someone says that it did. So the last few keys are kept, and leave is taken of each.
 
 use std::collections::VecDeque;
-use std::time::Duration;
 
 use model::{Backoff, Instant, Nonce, WorkerKey};
 
@@ -118,7 +117,7 @@ impl Keys {
     pub(super) fn warn(&mut self) -> Option<Output> {
         let present = self.used.back_mut()?;
         present.farewell = Farewell::Sent { all_stopped: false };
-        Some(present.leave(Leave { all_stopped: false, crashed: true, stopped_for: Duration::ZERO }))
+        Some(present.leave(Leave { crashed: true, ..Leave::default() }))
     }
 
     /// The leaves that are due, nothing having run since `stopped_at`. What a server wants to know is since when nothing
@@ -130,13 +129,21 @@ impl Keys {
                 continue;
             }
             // A lease that has just run out is worth one try: the server learns how far apart its end and ours were.
-            let is_long_over = used.lease.is_some_and(|lease| lease + LEAVE_WAIT_MAX <= now);
+            // So is, at any time, that something had gone on beyond it.
+            let went_on = used.hold.is_some_and(|hold| used.exclusive_ended_at > Some(hold));
+            let is_long_over = used.lease.is_some_and(|lease| lease + LEAVE_WAIT_MAX <= now) && !went_on;
             if is_long_over {
                 used.farewell = Farewell::Over;
             } else {
                 used.farewell = Farewell::Sent { all_stopped: true };
-                let stopped_for = now.since(used.exclusive_ended_at.unwrap_or(stopped_at));
-                outputs.push(used.leave(Leave { all_stopped: true, crashed: true, stopped_for }));
+                let stopped_at = used.exclusive_ended_at.unwrap_or(stopped_at);
+                outputs.push(used.leave(Leave {
+                    all_stopped: true,
+                    crashed: true,
+                    stopped_for: now.since(stopped_at),
+                    stopped_at: Some(stopped_at),
+                    ..Leave::default()
+                }));
             }
         }
         outputs

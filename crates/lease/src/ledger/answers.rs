@@ -83,6 +83,7 @@ impl Ledger {
         if ack.resync {
             self.instance.owe_full();
         }
+        self.instance.answered_at(now);
         self.pulse.accepted(now, beat, ack.resync);
         for stop in ack.stops {
             self.obey(now, stop);
@@ -105,7 +106,7 @@ impl Ledger {
         if owes_farewell {
             let is_early = self.has(Mutation::FarewellsEarly);
             let running = self.jobs.holds().filter(|_| !is_early).collect();
-            self.farewells.owe(self.key().clone(), running);
+            self.farewells.owe(now, self.key().clone(), running);
             self.say_farewells();
         }
         if !self.terms.report_lost {

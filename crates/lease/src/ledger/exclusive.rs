@@ -18,6 +18,7 @@ use model::{Hold, Instant, Outcome};
 use muster::Health;
 
 use super::drain::Phase;
+use super::farewell::Owed;
 use super::kill_clock::KillClock;
 use super::machine::Ledger;
 use super::mutation::Mutation;
@@ -142,8 +143,9 @@ impl Ledger {
     }
 
     pub(super) fn say_farewells(&mut self) {
-        while let Some(key) = self.farewells.take_ready() {
-            self.outputs.push_back(Output::Farewell { key, nonce: self.nonce() });
+        while let Some(Owed { key, stopped_at, all_stopped, .. }) = self.farewells.take_ready() {
+            let nonce = self.nonce();
+            self.outputs.push_back(Output::Farewell { key, nonce, stopped_at, all_stopped });
         }
     }
 }

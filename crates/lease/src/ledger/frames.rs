@@ -110,6 +110,8 @@ impl Ledger {
             profile: (!is_known).then(|| self.terms.profile.clone()),
             free_slots: self.terms.profile.slots.saturating_sub(self.jobs.len()),
             lag: self.lag,
+            sent_at: Some(now),
+            answered_at: self.instance.was_answered_at(),
             starts_seen: self.stream.as_ref().map_or(0, Stream::starts_seen),
             worker_set: self.instance.worker_set(),
         };

@@ -24,6 +24,8 @@ pub(super) struct Instance {
     standing: Standing,
     /// From the last answer.
     token: Option<Token>,
+    /// When the last answer was heard that took a heartbeat of this key.
+    answered_at: Option<Instant>,
     /// The last key that was registered and lapsed, until a successor is registered.
     former: Option<WorkerKey>,
     /// The next heartbeat carries everything that is held.
@@ -74,6 +76,7 @@ impl Instance {
             nonce,
             standing: Standing::Fresh,
             token: None,
+            answered_at: None,
             former: None,
             owes_full: false,
             server: None,
@@ -96,6 +99,15 @@ impl Instance {
             exclusive_until: before.and_then(|before| before.exclusive_until).max(exclusive_until),
         });
         before.is_none_or(|before| before.lease != lease)
+    }
+
+    /// The answer was heard now.
+    pub(super) fn answered_at(&mut self, now: Instant) {
+        self.answered_at = Some(now);
+    }
+
+    pub(super) fn was_answered_at(&self) -> Option<Instant> {
+        self.answered_at
     }
 
     /// The server of this life tells the present set of workers. Whether that is news.
@@ -138,6 +150,7 @@ impl Instance {
         self.key = key;
         self.standing = Standing::Fresh;
         self.token = None;
+        self.answered_at = None;
         self.owes_full = self.former.is_some();
         self.server = None;
         true

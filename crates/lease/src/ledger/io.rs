@@ -59,6 +59,8 @@ pub enum Input {
         hold: Hold,
         /// How.
         ended: Ended,
+        /// When the last of its processes was gone, if that was before now: word of it may have been waiting for us.
+        at: Option<Instant>,
     },
     /// The server answered a report.
     ReportAnswered {
@@ -217,12 +219,17 @@ pub enum Output {
         hold: Hold,
     },
     /// Nothing that ran under this key, which the registry declared over, runs any more: tell the servers, so that what
-    /// waits for that can go on. Worth trying until its lease would be over anyway.
+    /// waits for that can go on. Worth trying until its lease would be over anyway. Of a key that lapsed it is said only that
+    /// nothing exclusive runs any more, and since when: whether that was in time.
     Farewell {
         /// The key that is over.
         key: WorkerKey,
         /// Which process.
         nonce: Nonce,
+        /// Since when nothing exclusive has run under it.
+        stopped_at: Instant,
+        /// Nor has anything else.
+        all_stopped: bool,
     },
     /// A handler's end was booked, or an exclusive job was given up before its start; `None` when it is not reported
     /// because the job was lost.

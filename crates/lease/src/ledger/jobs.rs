@@ -109,6 +109,13 @@ impl Jobs {
         self.outlived.extend(running.map(|(hold, _)| *hold));
     }
 
+    /// Exclusive jobs whose handlers run.
+    pub(super) fn exclusive_running(&self) -> BTreeSet<Hold> {
+        let runs =
+            |(hold, entry): &(&Hold, &Entry)| entry.held.is_exclusive() && !self.waiting.contains(hold);
+        self.held.iter().filter(runs).map(|(hold, _)| *hold).collect()
+    }
+
     /// The end of the lease is nothing to this job any more.
     pub(super) fn overlook(&mut self, hold: Hold) {
         if let Some(entry) = self.held.get_mut(&hold) {

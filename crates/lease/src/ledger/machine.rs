@@ -93,7 +93,7 @@ impl Ledger {
             Input::HeartbeatAnswered { number, answer } => self.hear(now, number, answer),
             Input::Bound(holds) => self.confirm(now, &holds),
             Input::Stopped(stop) => self.obey(now, stop),
-            Input::Finished { hold, ended } => self.finish(hold, ended),
+            Input::Finished { hold, ended, at } => self.finish(hold, ended, at.map_or(now, |at| at.min(now))),
             Input::ReportAnswered { hold, answer } => self.settle(now, hold, answer),
             Input::Noted { hold, note } => self.note(now, hold, note),
             Input::Beaten { hold } => self.jobs.sign(now, hold),
@@ -295,15 +295,16 @@ impl Ledger {
         self.give_up_waiting(StopReason::Draining);
     }
 
-    fn finish(&mut self, hold: Hold, ended: Ended) {
+    fn finish(&mut self, hold: Hold, ended: Ended, at: Instant) {
         let Some(held) = self.jobs.remove(hold) else { return };
         self.has_crashed |= ended == Ended::Crashed && !held.is_lost();
+        let exclusive_at = held.is_exclusive().then_some(at);
         let outcome = held.outcome(ended, self.terms.report_lost);
         if let Some(outcome) = &outcome {
             self.reports.owe(hold, outcome.clone());
         }
         self.outputs.push_back(Output::Ended { hold, outcome });
-        self.farewells.ended(hold);
+        self.farewells.ended(hold, exclusive_at);
         self.say_farewells();
     }
 
@@ -350,8 +351,10 @@ impl Ledger {
     fn lapse(&mut self, now: Instant) {
         self.stop_all(now, StopReason::LeaseOver);
         self.disown_exclusive();
+        self.farewells.owe_word(self.key().clone(), self.jobs.exclusive_running());
         self.instance.lapse();
         self.drop_stream();
+        self.say_farewells();
     }
 
     fn check_jobs(&mut self, now: Instant) {

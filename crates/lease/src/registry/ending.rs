@@ -44,9 +44,13 @@ impl Registry {
     /// A worker goes.
     pub(super) fn leave(&mut self, now: Instant, ticket: Ticket, key: WorkerKey, nonce: Nonce, leave: Leave) {
         let Some(worker) = self.workers.get_mut(&key) else {
-            return match leave.all_stopped {
-                true => self.retire_stranger(now, key, nonce, leave, ticket),
-                false => self.outbox.leave_done(ticket),
+            if !leave.all_stopped {
+                return self.outbox.leave_done(ticket);
+            }
+            // Each costs the store a look, whoever says so: they come through the same door as new workers.
+            return match self.throttle.take(now) {
+                Ok(()) => self.retire_stranger(now, key, nonce, leave, ticket),
+                Err(retry_after) => self.outbox.push(Output::LeaveLater { ticket, retry_after }),
             };
         };
         if nonce != worker.nonce && !self.rules.has(Mutation::NonceIgnored) {
@@ -55,15 +59,19 @@ impl Registry {
         let is_idle = worker.is_synced() && worker.bindings.is_idle();
         let may_go = leave.all_stopped || is_idle || self.rules.has(Mutation::LeaveIgnoresRunningJobs);
         // Its word on the past is worth something only together with its word that all has stopped.
-        let stopped_at = if leave.all_stopped { now - leave.stopped_for } else { now };
+        let has_stopped = leave.all_stopped || leave.exclusive_stopped;
+        let stopped_at = if has_stopped { worker.stopped_at(now, &self.rules, &leave) } else { now };
+        let is_only_word = leave.exclusive_stopped && !leave.all_stopped;
         match &mut worker.stage {
             Stage::Ended(ending) => {
-                if leave.all_stopped && std::mem::take(&mut ending.owes_word) {
-                    let ended_at = ending.at;
-                    self.outbox.push(Output::LateWord { key, ended_at, stopped_at });
+                if has_stopped && std::mem::take(&mut ending.owes_word) {
+                    let (ended_at, volatile) = (ending.at, ending.had_volatile);
+                    self.outbox.push(Output::LateWord { key, ended_at, stopped_at, volatile });
                 }
                 self.outbox.leave_done_with(ending, ticket);
             }
+            // Nothing of it has been handed over, and it is not this word that does.
+            _ if is_only_word => self.outbox.leave_done(ticket),
             Stage::Joining(joining) => {
                 joining.behind.push(Input::Leave { ticket, key, nonce, leave });
             }
@@ -94,9 +102,11 @@ impl Registry {
             end,
             at: now,
             stopped_by: stopped_at.unwrap_or_else(|| worker.runs_until(&self.rules)),
+            unproven: stopped_at.is_none() && worker.clock_rate().is_some_and(|rate| rate.is_off),
             owes_word: stopped_at.is_none()
                 && worker.heard.is_some()
                 && worker.bindings.has_bound_exclusive(),
+            had_volatile: worker.bindings.has_bound_volatile(),
             farewell: Some(Farewell::for_ticket(ticket)),
         };
         self.close(now, key, ending);
@@ -105,7 +115,19 @@ impl Registry {
 
     /// The store says that an active worker has ended already.
     pub(super) fn end_as_told(&mut self, now: Instant, key: WorkerKey, end: HolderEnd) {
-        self.close(now, &key, Ending { end, at: now, stopped_by: now, owes_word: false, farewell: None });
+        self.close(
+            now,
+            &key,
+            Ending {
+                end,
+                at: now,
+                stopped_by: now,
+                unproven: false,
+                owes_word: false,
+                had_volatile: false,
+                farewell: None,
+            },
+        );
         self.remember(now, key);
     }
 
@@ -172,7 +194,9 @@ impl Registry {
             end: HolderEnd::Left,
             at: now,
             stopped_by: now - leave.stopped_for,
+            unproven: false,
             owes_word: false,
+            had_volatile: false,
             farewell: Some(Farewell::for_ticket(Some(ticket))),
         };
         let stranger = Entity::stranger(&self.rules, nonce, ending);
@@ -204,10 +228,10 @@ impl Registry {
     fn retire(&mut self, key: WorkerKey) {
         let Some(worker) = self.workers.get(&key) else { return };
         let Stage::Ended(ending) = &worker.stage else { return };
-        let (end, stopped_by) = (ending.end, ending.stopped_by);
+        let (end, stopped_by, unproven) = (ending.end, ending.stopped_by, ending.unproven);
         let stranger = worker.is_stranger().then_some(worker.nonce);
         let counted = matches!(end, HolderEnd::Expired | HolderEnd::Crashed);
-        self.outbox.push(Output::Retire { key, stranger, end, counted, stopped_by });
+        self.outbox.push(Output::Retire { key, stranger, end, counted, stopped_by, unproven });
     }
 
     fn remember(&mut self, now: Instant, key: WorkerKey) {

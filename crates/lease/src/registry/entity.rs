@@ -10,7 +10,8 @@ use super::mutation::Mutation;
 use super::rules::Rules;
 use super::succession::Succession;
 use crate::clock_rule;
-use crate::message::{Ack, Answer, Heartbeat, Profile, Token};
+use crate::clock_watch::{ClockRate, ClockWatch};
+use crate::message::{Ack, Answer, Heartbeat, Leave, Profile, Token};
 
 /// A fleet of a million must fit: what a worker costs besides its key, its profile and its holds.
 const _: () = assert!(size_of::<Entity>() <= 384);
@@ -43,6 +44,8 @@ pub(super) struct Entity {
     /// `None` for one from before a restart that has not come back.
     pub(super) heard: Option<Heard>,
     pub(super) lag: Duration,
+    /// How its clock runs, once it stamped a heartbeat.
+    pub(super) clock: Option<Box<ClockWatch>>,
     pub(super) free_slots: u32,
     /// The highest start number that it received, or that its present stream left behind.
     pub(super) starts_seen: u64,
@@ -115,8 +118,12 @@ pub(super) struct Ending {
     pub(super) at: Instant,
     /// The latest moment at which it can have run anything.
     pub(super) stopped_by: Instant,
+    /// That is by the clock rule, and its clock is not one that the rule allows for.
+    pub(super) unproven: bool,
     /// It was declared over by its lease while it held exclusive jobs, and may still say when those had really stopped.
     pub(super) owes_word: bool,
+    /// Some of these were volatile.
+    pub(super) had_volatile: bool,
     /// Until it is durable.
     pub(super) farewell: Option<Farewell>,
 }
@@ -197,6 +204,7 @@ impl Entity {
             profile: Box::default(),
             heard: None,
             lag: Duration::ZERO,
+            clock: None,
             free_slots: 0,
             starts_seen: 0,
             account: Account::Open,
@@ -209,6 +217,7 @@ impl Entity {
     /// Takes a heartbeat that showed the right token: the lease runs anew, the changes apply.
     pub(super) fn accept(&mut self, now: Instant, rules: &Rules, beat: &mut Heartbeat) -> Ack {
         self.hear(now, beat);
+        self.watch_clock(now, rules, beat);
         self.starts_seen = beat.starts_seen;
         let lease = rules.grant(beat.lease).min(self.durable_grant);
         if lease != self.lease {
@@ -271,6 +280,28 @@ impl Entity {
         if let Some(profile) = beat.profile.take() {
             *self.profile = profile;
         }
+    }
+
+    /// Its stamps say how its clock runs. Only of heartbeats that are taken: those that show another token may be old.
+    fn watch_clock(&mut self, now: Instant, rules: &Rules, beat: &Heartbeat) {
+        if beat.sent_at.is_some() {
+            let watch = self.clock.get_or_insert_default();
+            watch.taken(now, beat.sent_at, beat.answered_at, rules.terms.rate_error);
+        }
+    }
+
+    /// How its clock runs, as far as that was measured.
+    pub(super) fn clock_rate(&self) -> Option<ClockRate> {
+        self.clock.as_ref().and_then(|watch| watch.rate())
+    }
+
+    /// The latest by our clock that it can have stopped everything exclusive, as it says now. Its word may have waited somewhere
+    /// for long, so that for how long that has been says less than when it was by its own clock.
+    pub(super) fn stopped_at(&self, now: Instant, rules: &Rules, leave: &Leave) -> Instant {
+        let said = now - leave.stopped_for;
+        let placed = leave.stopped_at.zip(self.clock.as_ref());
+        let placed = placed.and_then(|(at, watch)| watch.at_the_latest(at, rules.terms.rate_error));
+        placed.map_or(said, |placed| placed.min(said))
     }
 
     /// A restored worker is as good as any once its full set was checked.
@@ -358,6 +389,7 @@ impl Entity {
             draining: self.is_draining,
             free_slots: self.free_slots,
             lag: self.lag,
+            clock: self.clock_rate(),
         }
     }
 }

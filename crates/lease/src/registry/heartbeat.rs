@@ -37,7 +37,12 @@ impl Registry {
         };
         let is_its = beat.nonce == worker.nonce || rules.has(Mutation::NonceIgnored);
         let may_succeed = former.is_some() && worker.may_succeed(&beat);
+        let is_stranger = worker.is_stranger();
         match &mut worker.stage {
+            // Somebody who never sent a heartbeat said that this key is over; the store is being asked what it held.
+            Stage::Ended(ending) if !is_its && is_stranger && ending.farewell.is_some() => {
+                outbox.answer(ticket, beat.key, later(TROUBLE_WAIT, LaterReason::StoreTrouble));
+            }
             Stage::Ended(ending) if !rules.has(Mutation::EndedIsRevived) => {
                 outbox.answer(ticket, beat.key, inactive(InactiveReason::Ended(ending.end)));
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use model::{Hold, HolderEnd, Instant, Nonce, RegistryId, WorkerKey};
 
 use crate::clock_rule::RateError;
+use crate::clock_watch::ClockRate;
 use crate::message::{Answer, Change, Generation, Heartbeat, Leave, Profile, Stop};
 
 /// A registry's terms, fixed for its life.
@@ -260,6 +261,8 @@ pub enum Output {
         counted: bool,
         /// The latest moment at which it can have run anything, by our clock: what it said, or what the clock rule says.
         stopped_by: Instant,
+        /// The clock rule says so, and its clock is not one that the rule allows for.
+        unproven: bool,
     },
     /// A worker whose end was declared says when it really stopped: how far the two were apart.
     LateWord {
@@ -269,6 +272,8 @@ pub enum Output {
         ended_at: Instant,
         /// When it had stopped everything.
         stopped_at: Instant,
+        /// Jobs of volatile queues were among what it ran.
+        volatile: bool,
     },
     /// Ask the rows whether these holds stand. Answer: [`Input::Checked`].
     Check {
@@ -313,6 +318,13 @@ pub enum Output {
     LeaveDone {
         /// Whose.
         ticket: Ticket,
+    },
+    /// A leave of somebody who is not known here is not taken now: too many such came at once.
+    LeaveLater {
+        /// Whose.
+        ticket: Ticket,
+        /// When to come back.
+        retry_after: Duration,
     },
 }
 
@@ -386,6 +398,8 @@ pub struct WorkerView {
     pub free_slots: u32,
     /// How late its loop runs, as it said.
     pub lag: Duration,
+    /// How its clock runs, as far as that was measured.
+    pub clock: Option<ClockRate>,
 }
 
 /// Where a worker is in its life.

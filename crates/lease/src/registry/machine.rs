@@ -14,6 +14,7 @@ use super::rules::Rules;
 use super::stall::StallWatch;
 use super::throttle::Throttle;
 use super::timers::{Due, Timer, Timers};
+use crate::clock_watch::ClockRate;
 use crate::key_hash::KeyHash;
 use crate::message::Answer;
 
@@ -115,6 +116,16 @@ impl Registry {
     /// Grants no longer lease than this from now on. What was promised before stands.
     pub fn grant_at_most(&mut self, lease_max: Duration) {
         self.rules.terms.lease_max = lease_max;
+    }
+
+    /// Takes a place at the door for new workers, for somebody new who does not heartbeat; or says when to come back.
+    pub fn admit_new(&mut self, now: Instant) -> Result<(), Duration> {
+        self.throttle.take(now)
+    }
+
+    /// How this worker's clock runs beside ours, as far as that was measured.
+    pub fn clock_rate(&self, key: &WorkerKey) -> Option<ClockRate> {
+        self.workers.get(key).and_then(|worker| worker.clock_rate())
     }
 
     /// Wake me then; a time that is past means now.

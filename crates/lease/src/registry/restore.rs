@@ -66,7 +66,7 @@ impl Registry {
             }
             Stage::Ended(ending) => {
                 let (nonce, stopped_for) = (worker.nonce, now.since(ending.stopped_by));
-                let leave = Leave { all_stopped: true, crashed: false, stopped_for };
+                let leave = Leave { all_stopped: true, stopped_for, ..Leave::default() };
                 let tickets = ending.farewell.into_iter().flat_map(|farewell| farewell.tickets);
                 tickets.map(|ticket| Input::Leave { ticket, key: key.clone(), nonce, leave }).collect()
             }

@@ -108,7 +108,7 @@ impl Api {
             .map_err(|_| ApiError::new(ErrorKind::Unavailable, "the server is going away; ask again"))?;
         let inheritance = self.store.inheritance();
         status.unclaimed = inheritance.unclaimed;
-        status.double_starts = inheritance.double_starts;
+        status.double_starts = inheritance.double_starts + self.metrics.muster.late_double_starts();
         let usage = self.store.usage();
         (status.bytes, status.bytes_max) = (usage.bytes, usage.bytes_max);
         Ok(status)

@@ -238,9 +238,13 @@ impl Api {
     pub(crate) async fn leave(&self, leave: Leave) -> Answer<()> {
         let (done, is_done) = oneshot::channel();
         self.tell(Event::Roll(RollEvent::Leave { leave, done })).await;
-        is_done.await.map_err(|_| ApiError {
+        let answer = is_done.await.map_err(|_| ApiError {
             retry_after: Some(Duration::from_secs(1)),
             ..ApiError::new(ErrorKind::Unavailable, "the end of the worker could not be made durable yet")
+        })?;
+        answer.map_err(|retry_after| ApiError {
+            retry_after: Some(retry_after),
+            ..ApiError::new(ErrorKind::Throttled, "too many leave at once that are not known here")
         })
     }
 

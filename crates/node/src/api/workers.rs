@@ -189,6 +189,7 @@ impl Api {
         if self.pingers.is_being_lost(&key) {
             return Err(still_going());
         }
+        self.admit_new().await?;
         let refused = |why: &str| {
             ApiError::new(ErrorKind::WorkerInactive, format!("{key} cannot ping: {why}; take another key"))
         };
@@ -212,6 +213,16 @@ impl Api {
         self.pingers.ping(&key)?;
         let stops = self.stops_for_ping(&key).await;
         Ok(wire::PingResponse { registered: true, timeout_ms, stops })
+    }
+
+    /// New holders that only ping come through the same door as new workers: each makes a durable row.
+    async fn admit_new(&self) -> Answer<()> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Event::Roll(RollEvent::Admit { reply })).await;
+        answer.await.map_err(|_| going_away())?.map_err(|retry_after| ApiError {
+            retry_after: Some(retry_after),
+            ..ApiError::new(ErrorKind::Throttled, "too many new workers at once")
+        })
     }
 
     async fn enlist_pinger(&self, key: &WorkerKey) -> Answer<EnlistAnswer> {
@@ -338,6 +349,7 @@ impl Api {
         let now = self.clock.monotonic();
         let ago = |at: model::Instant| convert::millis(now.since(at));
         let is_over = matches!(view.state, WorkerState::Ended(_));
+        let is_clock_off = view.clock.is_some_and(|rate| rate.is_off);
         wire::Worker {
             connected: Some(self.sessions.of_worker(&view.key).is_some()),
             key: view.key.to_string(),
@@ -364,9 +376,13 @@ impl Api {
             jobs: Vec::new(),
             stop_within_ms: view.profile.stop_within.map(convert::millis),
             exclusive: Some(
-                view.profile.stop_within.is_some_and(|within| fits_exclusive(view.lease, within)),
+                !is_clock_off
+                    && view.profile.stop_within.is_some_and(|within| fits_exclusive(view.lease, within)),
             ),
             server: String::new(),
+            clock_ppm_min: view.clock.map(|rate| rate.ppm_min),
+            clock_ppm_max: view.clock.map(|rate| rate.ppm_max),
+            clock_off: is_clock_off,
         }
     }
 

@@ -73,7 +73,7 @@ fn id(i: usize) -> JobId {
 #[tokio::test]
 async fn what_starts_at_once_is_not_sent_to_a_worker_that_the_registry_does_not_know() {
     let mut scene = Scene::new(true, &[Bytes::new()]).await;
-    scene.heart.api.sessions.note_leased(&scene.session, Duration::from_secs(20));
+    scene.heart.api.sessions.note_leased(&scene.session, Duration::from_secs(20), false);
     scene.free(2);
     let job = scene.job(0).await;
     assert!(job.fence.get() > 0, "it was claimed");

@@ -75,7 +75,7 @@ fn a_worker_without_a_nonce_gets_no_exclusive_jobs() {
         let (key, frames) = (WorkerKey::new(&format!("w{nonce}")).unwrap(), mpsc::channel(1).0);
         let opened = sessions.open(key, Nonce::new(nonce), profile.clone(), frames, Speaker::Worker);
         let session = opened.unwrap();
-        sessions.note_leased(&session, Duration::from_secs(20));
+        sessions.note_leased(&session, Duration::from_secs(20), false);
         assert_eq!(session.is_fit(), is_fit, "nonce {nonce}");
     }
 }
@@ -147,4 +147,17 @@ fn a_worker_that_was_promised_more_gets_no_volatile_jobs() {
     assert!(session.is_mustered());
     session.set_promised_more(true);
     assert!(!session.is_mustered());
+}
+
+#[test]
+fn a_worker_whose_clock_is_off_gets_no_exclusive_jobs_until_it_is_right_again() {
+    let sessions = Sessions::new(Gauge::default());
+    let profile = Profile { stop_within: Some(Duration::from_secs(1)), ..Profile::default() };
+    let (key, frames) = (WorkerKey::new("w").unwrap(), mpsc::channel(1).0);
+    let session = sessions.open(key, Nonce::new(1), profile, frames, Speaker::Worker).unwrap();
+    for is_off in [false, true, false] {
+        let (_, is_news) = sessions.note_leased(&session, Duration::from_secs(20), is_off);
+        assert_eq!((session.is_fit(), is_news), (!is_off, true));
+        assert!(!sessions.note_leased(&session, Duration::from_secs(20), is_off).1);
+    }
 }

@@ -1,5 +1,8 @@
 //! The numbers of volatile queues. They exist on every server, and stay at zero where there are none.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
@@ -17,6 +20,8 @@ pub(crate) struct MusterMetrics {
     pub(crate) turned_away: Counter,
     unclaimed: Gauge,
     double_starts: Gauge,
+    /// Those of which workers told when they woke.
+    late_double_starts: Arc<AtomicU64>,
     stale_reports: Gauge,
     bytes: Gauge,
     bytes_max: Gauge,
@@ -75,6 +80,16 @@ impl MusterMetrics {
         );
     }
 
+    /// A worker says that volatile jobs ran on after they were given away.
+    pub(crate) fn late_double_start(&self) {
+        self.late_double_starts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often that was said.
+    pub(crate) fn late_double_starts(&self) -> u64 {
+        self.late_double_starts.load(Ordering::Relaxed)
+    }
+
     /// How the muster stands, and what the store knows of former lives of the server.
     pub(crate) fn show(&self, status: &wire::MusterStatus, inheritance: Inheritance) {
         let held_back = status.workers.iter().filter(|worker| !worker.held_back_by.is_empty()).count();
@@ -83,7 +98,8 @@ impl MusterMetrics {
         self.queued.set(i64::from(status.queued));
         self.held_back.set(held_back as i64);
         self.unclaimed.set(inheritance.unclaimed.cast_signed());
-        self.double_starts.set(inheritance.double_starts.cast_signed());
+        let double_starts = inheritance.double_starts + self.late_double_starts();
+        self.double_starts.set(double_starts.cast_signed());
         self.stale_reports.set(inheritance.stale_reports.cast_signed());
         self.bytes.set(status.bytes.cast_signed());
         self.bytes_max.set(status.bytes_max.cast_signed());

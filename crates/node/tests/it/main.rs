@@ -27,6 +27,7 @@ mod several;
 mod slow_store;
 mod stops;
 mod strangers;
+mod unknown_keys;
 mod support;
 mod taking_over;
 mod volatile;

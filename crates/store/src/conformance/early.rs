@@ -1,9 +1,13 @@
 //! Reports that come before their jobs, and those that come after their jobs were taken back.
 
+use std::time::Duration;
+
 use model::{NewJob, Outcome, Retry, State};
 
 use super::adopted::{alarm, claimed_before, volatile_job};
-use super::bench::{Bench, MANY, QUEUE, TICK, completed, failed, failed_with, inserted, secs, text, worker};
+use super::bench::{
+    Bench, LEASE, MANY, QUEUE, TICK, completed, failed, failed_with, inserted, secs, text, worker,
+};
 use super::clock::TestClock;
 use crate::port::{Finished, Renewed};
 
@@ -182,9 +186,9 @@ pub(super) async fn late_report_after_the_next_start_is_an_alarm(bench: &Bench) 
     let id = bench.attend().await.job(1);
     bench.add(volatile_job(id)).await;
     let hold = bench.start("slow").await;
-    bench.retire("slow").await;
-    bench.reap_holder("slow", true).await;
-    bench.advance(TICK);
+    bench.advance(LEASE);
+    assert_eq!(bench.reap(bench.expired(MANY).await).await.len(), 1);
+    bench.promote_in(Duration::from_secs(3600)).await;
     let next = bench.start("next").await;
     assert_eq!(bench.finish("slow", hold, completed()).await, Finished::Stale { current: next.fence });
     assert_eq!(bench.take_alarms(), [alarm(("next", next), ("slow", hold))]);
@@ -193,6 +197,22 @@ pub(super) async fn late_report_after_the_next_start_is_an_alarm(bench: &Bench) 
     assert_eq!(bench.end("next", next, completed()).await, State::Completed);
     assert_eq!(bench.finish("slow", hold, completed()).await, Finished::Stale { current: next.fence });
     assert_eq!(bench.inheritance().double_starts, 2);
+}
+
+/// When it had stopped is said elsewhere. Here its result is only late.
+pub(super) async fn late_report_of_a_holder_that_is_over_is_no_alarm(bench: &Bench) {
+    let id = bench.attend().await.job(1);
+    bench.add(volatile_job(id)).await;
+    let hold = bench.start("slow").await;
+    bench.retire("slow").await;
+    bench.reap_holder("slow", true).await;
+    bench.advance(TICK);
+    let next = bench.start("next").await;
+    for holder in ["slow", "slow-again"] {
+        assert_eq!(bench.finish(holder, hold, completed()).await, Finished::Stale { current: next.fence });
+    }
+    assert_eq!((bench.take_alarms(), bench.inheritance().double_starts), (vec![], 0));
+    assert_eq!(bench.end("next", next, completed()).await, State::Completed);
 }
 
 pub(super) async fn result_of_a_former_life_after_our_start_is_an_alarm(bench: &Bench) {

@@ -248,7 +248,8 @@ macro_rules! conformance_tests {
                 later_of_two_results_counts, retry_that_runs_replaces_the_failure_before_it,
                 completed_job_does_not_run_again_unnoticed, unattended_result_is_not_kept,
                 late_report_beats_a_loss, late_report_beats_a_burial, late_report_beats_a_hand_back,
-                late_report_after_the_next_start_is_an_alarm, result_of_a_former_life_after_our_start_is_an_alarm,
+                late_report_after_the_next_start_is_an_alarm, late_report_of_a_holder_that_is_over_is_no_alarm,
+                result_of_a_former_life_after_our_start_is_an_alarm,
                 loss_after_a_report_changes_nothing, report_of_nobody_is_stale_and_counted;
             clients: ids_below_the_mark_are_refused, acknowledged_job_is_not_run_again,
                 ended_jobs_are_told_until_they_are_acknowledged, mark_takes_what_waits_away,

@@ -6,7 +6,7 @@
 //!   no row        adopted                         kept, until it is submitted
 //!   waits         runs there                      ended by it
 //!   runs there    renewed                         ended by it
-//!   another copy  lost, and an alarm              stale, and an alarm
+//!   another copy  lost, and an alarm              stale, and an alarm unless its holder was declared over
 //! ```
 
 use std::time::Duration;
@@ -85,6 +85,8 @@ impl Tables {
             return self.refuse(row, hold);
         }
         let (word, first) = (self.word_on(row, hold), row.first);
+        // Of one whose end was declared its registry hears when it had really stopped. That its result comes late proves nothing.
+        let is_over = row.rare().taken.as_ref().is_some_and(|(by, _)| self.workers.is_terminal(by));
         if !self.inherited().note_fence(now.lease, hold.fence) {
             return Finished::Stale { current };
         }
@@ -98,7 +100,7 @@ impl Tables {
             return self.finish(now, holder, report);
         }
         // A failed attempt of a former life may well be followed by one of ours; a completed one must not be.
-        let is_copy = word == Word::StartedAgain
+        let is_copy = word == Word::StartedAgain && !is_over
             || (first > hold.fence && matches!(report.outcome, Outcome::Completed { .. }));
         match word {
             Word::Reported => return Finished::AlreadyDone,

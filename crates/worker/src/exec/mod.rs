@@ -24,7 +24,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use guardian::{Exit, Family, Guardian, GuardianLost, Launch, LaunchError};
 use lease::ledger::Ended;
-use model::Invalid;
+use model::{Instant, Invalid};
 use rustix::io::Errno;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time;
@@ -110,8 +110,26 @@ impl ExecRunner {
     }
 
     /// Runs one job to its end, or until its context says stop. Returns when nobody of its family is left; never, if that
-    /// cannot be known any more. Must not be dropped before.
-    pub(crate) async fn run(&self, terms: ExecTerms, context: JobContext, payload: Bytes) -> Ended {
+    /// cannot be known any more; and when that was so, if that is known. Must not be dropped before.
+    pub(crate) async fn run(
+        &self,
+        terms: ExecTerms,
+        context: JobContext,
+        payload: Bytes,
+    ) -> (Ended, Option<Instant>) {
+        let mut ended_at = None;
+        let ended = self.run_family(terms, context, payload, &mut ended_at).await;
+        (ended, ended_at)
+    }
+
+    /// The same; notes when the family had ended, if there was one.
+    async fn run_family(
+        &self,
+        terms: ExecTerms,
+        context: JobContext,
+        payload: Bytes,
+        ended_at: &mut Option<Instant>,
+    ) -> Ended {
         let cannot_start = |error: &dyn Display| {
             let program = &self.command[0];
             handler::ended(Err(JobError::retry(format!("cannot start {program:?}: {error}"))))
@@ -160,6 +178,7 @@ impl ExecRunner {
             }
             ended
         };
+        *ended_at = ended.as_ref().ok().map(|ran| ran.exit.gone_at);
         match ended {
             Ok(Ran { exit, is_stopped: false }) => {
                 handler::ended(Course { stopped: None, exit, stdout, stderr }.outcome())

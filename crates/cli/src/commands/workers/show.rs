@@ -95,6 +95,10 @@ fn rows(worker: &wire::Worker) -> Vec<Vec<Cell>> {
     if let Some(first) = worker.first_heartbeat_ago_ms {
         add("first beat", ago(first));
     }
+    if let (Some(min), Some(max)) = (worker.clock_ppm_min, worker.clock_ppm_max) {
+        let off = if worker.clock_off { "; this is too far off for exclusive jobs" } else { "" };
+        add("clock", format!("{min:+} to {max:+} ppm beside the server's{off}"));
+    }
     if let Some(lag @ 1..) = worker.lag_ms {
         add("loop lag", span(lag));
     }

@@ -9,7 +9,7 @@ pub(super) fn leave_is_taken_when_all_families_are_gone(rig: &mut Rig) {
     assert_eq!(rig.die(1_000), [kill(ONE)]);
     assert_eq!(rig.emptied(1_010, ONE), [], "there is no worker to be told, and one is still being started");
     assert_eq!(rig.launched(1_020, TWO), [kill(TWO)]);
-    assert_eq!(rig.emptied(1_030, TWO), [left("w1", 20)], "the exclusive one was gone before");
+    assert_eq!(rig.emptied(1_030, TWO), [left("w1", 20, 1_010)], "the exclusive one was gone before");
     assert_eq!(rig.answer(1_040, "w1", true), [Output::Exit]);
 }
 
@@ -33,7 +33,7 @@ fn nothing_starts_for_a_dead_worker() {
 #[test]
 fn a_worker_without_families_is_left_at_once() {
     let mut rig = Rig::new();
-    assert_eq!(rig.die(1_000), [left("w1", 0)]);
+    assert_eq!(rig.die(1_000), [left("w1", 0, 1_000)]);
     assert_eq!(rig.die(1_001), [], "it dies once");
     assert_eq!(rig.answer(1_002, "w1", true), [Output::Exit]);
     assert_eq!(rig.answer(1_003, "w1", true), []);
@@ -51,12 +51,12 @@ fn a_leave_is_repeated_until_it_is_taken_and_says_for_how_long_nothing_has_run()
     let mut rig = Rig::new();
     rig.run(0, ONE, true);
     rig.die(1_000);
-    assert_eq!(rig.emptied(1_500, ONE), [left("w1", 0)]);
+    assert_eq!(rig.emptied(1_500, ONE), [left("w1", 0, 1_500)]);
     assert_eq!(rig.live_until(5_000), [], "one at a time");
     assert_eq!(rig.answer(5_000, "w1", false), []);
-    assert_eq!(rig.live_until(6_000), [(5_100, left("w1", 3_600))]);
+    assert_eq!(rig.live_until(6_000), [(5_100, left("w1", 3_600, 1_500))]);
     rig.answer(5_200, "w1", false);
-    assert_eq!(rig.live_until(6_000), [(5_400, left("w1", 3_900))]);
+    assert_eq!(rig.live_until(6_000), [(5_400, left("w1", 3_900, 1_500))]);
     assert_eq!(rig.answer(5_500, "w1", true), [Output::Exit]);
 }
 
@@ -65,11 +65,15 @@ fn nobody_is_told_for_longer_than_the_lease() {
     let mut rig = Rig::new();
     rig.die(19_850);
     assert_eq!(rig.answer(19_860, "w1", false), []);
-    assert_eq!(rig.live_until(60_000), [(19_960, left("w1", 110))]);
+    assert_eq!(rig.live_until(60_000), [(19_960, left("w1", 110, 19_850))]);
     assert_eq!(rig.answer(19_970, "w1", false), [Output::Exit], "the next try would be too late");
 
     let mut rig = Rig::new();
-    assert_eq!(rig.die(79_999), [left("w1", 0)], "once, so that the end of the lease can be compared");
+    assert_eq!(
+        rig.die(79_999),
+        [left("w1", 0, 79_999)],
+        "once, so that the end of the lease can be compared"
+    );
     assert_eq!(rig.answer(80_000, "w1", false), [Output::Exit]);
     assert_eq!(Rig::new().die(80_000), [Output::Exit], "long over");
 
@@ -77,14 +81,18 @@ fn nobody_is_told_for_longer_than_the_lease() {
     rig.say(4_000, Order::Lease { until: at(24_000) });
     rig.die(19_970);
     assert_eq!(rig.answer(19_980, "w1", false), []);
-    assert_eq!(rig.live_until(60_000), [(20_080, left("w1", 110))], "ordinary jobs are held for longer");
+    assert_eq!(
+        rig.live_until(60_000),
+        [(20_080, left("w1", 110, 19_970))],
+        "ordinary jobs are held for longer"
+    );
 }
 
 #[test]
 fn a_key_without_a_lease_is_tried_for_a_minute() {
     let mut rig = Rig { guardian: Guardian::new() };
     rig.key(0, "w1");
-    assert_eq!(rig.die(1_000), [left("w1", 0)], "its first answer may be on its way");
+    assert_eq!(rig.die(1_000), [left("w1", 0, 1_000)], "its first answer may be on its way");
     let mut told_ms = vec![1_000];
     while rig.answer(told_ms[told_ms.len() - 1], "w1", false) != [Output::Exit] {
         let told = rig.live_until(100_000);
@@ -108,13 +116,13 @@ fn every_key_that_may_still_count_is_left() {
     rig.say(0, Order::Lease { until: at(20_000) });
     rig.key(0, "unregistered");
     rig.key(0, "w7");
-    let expected = ["w4", "w5", "w6", "w7"].map(|name| left(name, 0));
+    let expected = ["w4", "w5", "w6", "w7"].map(|name| left(name, 0, 1_000));
     assert_eq!(rig.die(1_000), expected, "the last four; under one that was never registered nothing ran");
     for name in ["w4", "w5", "w6"] {
         assert_eq!(rig.answer(1_010, name, true), []);
     }
     rig.answer(1_010, "w7", false);
-    assert_eq!(rig.live_until(1_110), [(1_110, left("w7", 110))]);
+    assert_eq!(rig.live_until(1_110), [(1_110, left("w7", 110, 1_000))]);
     assert_eq!(rig.answer(1_120, "w7", true), [Output::Exit]);
 }
 
@@ -124,13 +132,18 @@ fn a_family_that_does_not_die_is_told_of_once_and_waited_for() {
     rig.run(0, ONE, true);
     rig.key(500, "w2");
     assert_eq!(rig.die(1_000), [kill(ONE)]);
-    let leave = Leave { all_stopped: false, crashed: true, stopped_for: Duration::ZERO };
+    let leave = Leave { crashed: true, ..Leave::default() };
     let warning = Output::Leave { key: key("w2"), nonce: NONCE, leave };
     assert_eq!(rig.live_until(100_000), [(6_000, warning)], "only news for people");
-    assert_eq!(rig.emptied(101_000, ONE), [], "the lease of w1 is long over, and w2 is not answered yet");
+    assert_eq!(
+        rig.emptied(101_000, ONE),
+        [left("w1", 0, 101_000)],
+        "its lease is long over, and the job went on beyond it"
+    );
+    assert_eq!(rig.answer(101_200, "w1", true), [], "w2 is not answered yet");
     assert_eq!(
         rig.answer(101_500, "w2", true),
-        [left("w2", 500)],
+        [left("w2", 500, 101_000)],
         "that it was gone says nothing of its jobs"
     );
     assert_eq!(rig.answer(102_000, "w2", true), [Output::Exit]);
@@ -169,7 +182,11 @@ fn a_leave_says_for_how_long_nothing_exclusive_has_run_under_that_very_key() {
     rig.emptied(2_000, ONE);
     rig.emptied(3_000, FamilyId(3));
     rig.die(4_000);
-    assert_eq!(rig.emptied(4_500, TWO), [left("w1", 2_500), left("w2", 1_500)], "ordinary jobs ran on");
+    assert_eq!(
+        rig.emptied(4_500, TWO),
+        [left("w1", 2_500, 2_000), left("w2", 1_500, 3_000)],
+        "ordinary jobs ran on"
+    );
 }
 
 #[test]
@@ -178,5 +195,5 @@ fn exclusive_jobs_inside_the_worker_end_with_it() {
     rig.run(0, ONE, false);
     rig.say(0, Order::Inside { exclusive: true });
     rig.die(1_000);
-    assert_eq!(rig.emptied(1_200, ONE), [left("w1", 200)]);
+    assert_eq!(rig.emptied(1_200, ONE), [left("w1", 200, 1_000)]);
 }

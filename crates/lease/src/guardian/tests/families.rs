@@ -41,7 +41,7 @@ fn what_could_not_be_started_is_forgotten() {
     rig.launch(0, ONE, true);
     assert_eq!(rig.input(100, Input::Launched { family: ONE, runs: false }), []);
     assert_eq!(rig.guardian.next_deadline(), None);
-    assert_eq!(rig.die(200), [left("w1", 0)]);
+    assert_eq!(rig.die(200), [left("w1", 0, 200)]);
 }
 
 #[test]

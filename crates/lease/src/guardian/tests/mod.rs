@@ -121,9 +121,14 @@ fn refused(family: FamilyId) -> Output {
     Output::Refused { family }
 }
 
-/// All that this key ran has been stopped for so long.
-fn left(name: &str, stopped_for_ms: u64) -> Output {
-    let stopped_for = Duration::from_millis(stopped_for_ms);
-    let leave = Leave { all_stopped: true, crashed: true, stopped_for };
+/// All that this key ran has been stopped for so long, since then.
+fn left(name: &str, stopped_for_ms: u64, stopped_at_ms: u64) -> Output {
+    let leave = Leave {
+        all_stopped: true,
+        crashed: true,
+        stopped_for: Duration::from_millis(stopped_for_ms),
+        stopped_at: Some(at(stopped_at_ms)),
+        ..Leave::default()
+    };
     Output::Leave { key: key(name), nonce: NONCE, leave }
 }

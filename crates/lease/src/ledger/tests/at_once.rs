@@ -134,7 +134,7 @@ fn it_is_stopped_like_any_exclusive_job() {
     ];
     assert_eq!(done, expected);
     assert_eq!(rig.try_frame(doom_at), None, "nothing is said of it before it has ended");
-    rig.input(doom_at, Input::Finished { hold: JOB, ended: Ended::Aborted });
+    rig.input(doom_at, Input::Finished { hold: JOB, ended: Ended::Aborted, at: None });
     assert_eq!(rig.frame(doom_at).reports, [Report { hold: JOB, outcome: Outcome::HandedBack }]);
 }
 

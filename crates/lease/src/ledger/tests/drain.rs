@@ -34,7 +34,7 @@ fn draining_waits_stops_aborts_hands_back_and_leaves() {
     assert_eq!(outputs, [told(polite), told(deaf)].map(|(ms, output)| (ms, Done::Output(output))));
     assert_eq!(rig.fail(25_999, polite, "interrupted"), [ended(polite, Outcome::HandedBack)]);
     assert_eq!(rig.outputs_until(26_000), [(26_000, Output::Abort { hold: deaf })]);
-    let input = Input::Finished { hold: deaf, ended: Ended::Aborted };
+    let input = Input::Finished { hold: deaf, ended: Ended::Aborted, at: None };
     assert_eq!(rig.input(26_001, input), [ended(deaf, Outcome::HandedBack)]);
 
     // Leaving waits until every report is answered.

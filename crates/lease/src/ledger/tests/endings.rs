@@ -1,5 +1,6 @@
 //! Exclusive jobs from the order to stop to their end: aborted in time, and the process doomed with those that do not end.
 
+use super::farewell::word;
 use super::*;
 
 const JOB: Hold = Hold { job: JobId::from_bytes([1; 16]), fence: Fence::new(10) };
@@ -18,9 +19,10 @@ pub(super) fn exclusive_jobs_are_gone_before_the_lease_is_over(rig: &mut Rig) {
     run_unheard(rig);
     let over = stop(JOB, StopReason::LeaseOver);
     assert_eq!(rig.outputs_until(18_980), [(13_980, over), (18_980, ABORT)], "19.98 s less 6 s and less 1 s");
-    let input = Input::Finished { hold: JOB, ended: Ended::Aborted };
+    let input = Input::Finished { hold: JOB, ended: Ended::Aborted, at: None };
     assert_eq!(rig.input(18_990, input), [ended(JOB, Outcome::HandedBack)]);
-    assert_eq!(rig.outputs_until(60_000), [(19_980, LAPSED)], "nobody is doomed");
+    let lapsed = [(19_980, word("w1", 18_990)), (19_980, LAPSED)];
+    assert_eq!(rig.outputs_until(60_000), lapsed, "nobody is doomed");
 }
 
 /// Named in the table of mutations.
@@ -54,7 +56,7 @@ pub(super) fn a_running_exclusive_job_is_not_inherited(rig: &mut Rig) {
     rig.rekey(19_980, "w2");
     rig.connect(20_000);
     assert_eq!(rig.try_frame(20_000), None, "the server would give away what is not named");
-    assert_eq!(rig.complete(20_020, JOB), [dropped(JOB)]);
+    assert_eq!(rig.complete(20_020, JOB), [dropped(JOB), word("w1", 20_020)]);
     let (_, beat) = rig.beat(20_020);
     assert_eq!(
         beat.full,

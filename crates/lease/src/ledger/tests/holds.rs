@@ -13,7 +13,7 @@ const DOOM: Output = Output::Doom { hold: JOB };
 
 /// Ends a job that was told to stop and aborted.
 fn abort(rig: &mut Rig, at_ms: u64, hold: Hold) -> Vec<Output> {
-    rig.input(at_ms, Input::Finished { hold, ended: Ended::Aborted })
+    rig.input(at_ms, Input::Finished { hold, ended: Ended::Aborted, at: None })
 }
 
 /// Named in the table of mutations.

@@ -56,7 +56,7 @@ fn an_attempt_that_takes_too_long_is_stopped_then_aborted() {
     assert_eq!(rig.fail(4_000, polite, "gave up"), [ended(polite, outcome)]);
     assert_eq!(rig.outputs_until(6_500), [(6_500, Output::Abort { hold: deaf })]);
     let text = "timed out after 1.5s; the handler did not stop when told and was ended";
-    let input = Input::Finished { hold: deaf, ended: Ended::Aborted };
+    let input = Input::Finished { hold: deaf, ended: Ended::Aborted, at: None };
     assert_eq!(rig.input(6_501, input), [ended(deaf, failed(text))]);
 }
 

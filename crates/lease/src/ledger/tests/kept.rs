@@ -11,7 +11,7 @@ const KEEP_MS: u64 = RESULT_KEEP.as_millis() as u64;
 /// Runs a job to this end, and has its report answered.
 fn run(rig: &mut Rig, at_ms: u64, hold: Hold, ended: Ended, answer: ReportAnswer) {
     rig.assign_at_once(at_ms, hold);
-    rig.input(at_ms, Input::Finished { hold, ended });
+    rig.input(at_ms, Input::Finished { hold, ended, at: None });
     rig.try_frame(at_ms);
     rig.input(at_ms, Input::ReportAnswered { hold, answer });
 }

@@ -158,12 +158,12 @@ impl Rig {
     }
 
     fn complete(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {
-        self.input(at_ms, Input::Finished { hold, ended: Ended::Completed(Bytes::new()) })
+        self.input(at_ms, Input::Finished { hold, ended: Ended::Completed(Bytes::new()), at: None })
     }
 
     fn fail(&mut self, at_ms: u64, hold: Hold, error: &str) -> Vec<Output> {
         let ended = Ended::Failed { error: error.into(), retry: Retry::ByPolicy };
-        self.input(at_ms, Input::Finished { hold, ended })
+        self.input(at_ms, Input::Finished { hold, ended, at: None })
     }
 
     fn settle(&mut self, at_ms: u64, hold: Hold) -> Vec<Output> {

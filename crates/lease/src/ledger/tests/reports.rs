@@ -52,7 +52,7 @@ fn frames_are_bounded_in_entries_and_bytes() {
     let finish_all = |rig: &mut Rig, jobs: std::ops::Range<usize>, bytes: usize| {
         for hold in jobs.map(numbered) {
             rig.assign(0, hold);
-            rig.input(0, Input::Finished { hold, ended: Ended::Completed(vec![0; bytes].into()) });
+            rig.input(0, Input::Finished { hold, ended: Ended::Completed(vec![0; bytes].into()), at: None });
         }
         std::iter::from_fn(|| rig.try_frame(0)).map(|frame| frame.reports.len()).collect::<Vec<_>>()
     };

@@ -57,12 +57,12 @@ fn a_silent_handler_is_wedged_stopped_and_ended() {
     let never = Ended::Failed { error: "stuck".into(), retry: Retry::Never };
     let outcome = failed("no sign of progress for 9s: stuck");
     assert_eq!(
-        rig.input(14_001, Input::Finished { hold: polite, ended: never }),
+        rig.input(14_001, Input::Finished { hold: polite, ended: never, at: None }),
         [ended(polite, outcome)],
         "whatever it says: it may go better next time"
     );
     let text = "no sign of progress for 9s; the handler did not stop when told and was ended";
-    let input = Input::Finished { hold: silent, ended: Ended::Aborted };
+    let input = Input::Finished { hold: silent, ended: Ended::Aborted, at: None };
     assert_eq!(rig.input(14_002, input), [ended(silent, failed(text))]);
     assert_eq!(rig.complete(14_003, beating), [ended(beating, completed())]);
 }

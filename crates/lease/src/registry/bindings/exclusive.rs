@@ -25,6 +25,11 @@ impl Bindings {
         self.exclusive().any(|hold| self.entries.contains_key(&hold))
     }
 
+    /// True if anything that is bound is volatile.
+    pub(in crate::registry) fn has_bound_volatile(&self) -> bool {
+        self.exclusive().any(|hold| hold.job.is_volatile() && self.entries.contains_key(&hold))
+    }
+
     /// The exclusive binds of a heartbeat that was just applied, or of its full set, that stand: the worker starts none of
     /// them before it hears so.
     pub(in crate::registry) fn bound_by(&self, binds: &[Change], is_full: bool) -> Vec<Hold> {

@@ -41,7 +41,7 @@ fn gone(desk: &Desk, peer: &Peer, end: HolderEnd) -> [Output; 3] {
     [
         Output::Ended { key: key.clone(), end },
         Output::Gone { key: key.clone() },
-        Output::Retire { key, stranger: None, end, counted: false, stopped_by },
+        Output::Retire { key, stranger: None, end, counted: false, stopped_by, unproven: false },
     ]
 }
 
@@ -58,7 +58,7 @@ fn silent_worker_expires_when_its_lease_is_over(bug: Bug) {
         [
             Output::Ended { key: key.clone(), end },
             Output::Gone { key: key.clone() },
-            Output::Retire { key, stranger: None, end, counted: true, stopped_by }
+            Output::Retire { key, stranger: None, end, counted: true, stopped_by, unproven: false }
         ]
     );
     assert_eq!(desk.state(&peer), Some(WorkerState::Ended(end)));
@@ -86,7 +86,10 @@ fn retirement_is_asked_for_until_it_is_done(bug: Bug) {
         assert_eq!(desk.pass(millis(pause - 1)), []);
         let outputs = desk.pass(millis(1));
         let (key, end) = (peer.key.clone(), HolderEnd::Expired);
-        assert_eq!(outputs, [Output::Retire { key, stranger: None, end, counted: true, stopped_by: when }]);
+        assert_eq!(
+            outputs,
+            [Output::Retire { key, stranger: None, end, counted: true, stopped_by: when, unproven: false }]
+        );
     }
     // Told twice, it is still asked for once, after the longer pause.
     assert_eq!(desk.retired(&peer, false), []);
@@ -239,7 +242,10 @@ fn holder_that_never_heartbeat_leaves(bug: Bug) {
     let end = HolderEnd::Left;
     let stopped_by = desk.now;
     let stranger = Some(Nonce::new(3));
-    assert_eq!(outputs, [Output::Retire { key: key("curl"), stranger, end, counted: false, stopped_by }]);
+    assert_eq!(
+        outputs,
+        [Output::Retire { key: key("curl"), stranger, end, counted: false, stopped_by, unproven: false }]
+    );
     assert_eq!(desk.tell(curl(Ticket(3), true)), [], "it is asked for once");
     assert_eq!(desk.tell(Input::Retired { key: key("curl"), answer: Retired::Trouble }), []);
     assert_eq!(desk.pass(millis(100)).len(), 1);

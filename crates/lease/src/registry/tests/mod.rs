@@ -8,6 +8,7 @@ mod desk;
 mod ending;
 mod exclusive;
 mod grants;
+mod late_words;
 mod memoryless;
 mod mutations;
 mod owned;

@@ -3,8 +3,8 @@
 use std::panic;
 
 use super::{
-    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, memoryless, owned, restart,
-    speaking, stopping, succession, synced, take_over, verification, volatile,
+    Bug, Case, answers, binding, bounds, checking, ending, exclusive, grants, late_words, memoryless, owned,
+    restart, speaking, stopping, succession, synced, take_over, verification, volatile,
 };
 use crate::registry::Mutation;
 
@@ -160,6 +160,7 @@ fn cases() -> impl Iterator<Item = &'static Case> {
         ending::CASES,
         exclusive::CASES,
         grants::CASES,
+        late_words::CASES,
         memoryless::CASES,
         owned::CASES,
         restart::CASES,

@@ -105,6 +105,8 @@ impl Peer {
             profile: self.token.is_none().then(|| Profile { name: "host".into(), ..Profile::default() }),
             free_slots: 3,
             lag: Duration::from_millis(2),
+            sent_at: None,
+            answered_at: None,
             starts_seen: self.starts_seen,
             worker_set: None,
         }

@@ -40,7 +40,7 @@ fn end_of_session(peer: &Peer) -> Output {
 }
 
 fn retire(peer: &Peer, end: HolderEnd, counted: bool, stopped_by: Instant) -> Output {
-    Output::Retire { key: peer.key.clone(), stranger: None, end, counted, stopped_by }
+    Output::Retire { key: peer.key.clone(), stranger: None, end, counted, stopped_by, unproven: false }
 }
 
 /// Nothing exclusive of it runs any more, and the store is to know.
@@ -236,7 +236,7 @@ fn crashed_worker_is_counted_and_says_when_it_stopped(bug: Bug) {
 }
 
 fn late_word(peer: &Peer, ended_at: Instant, stopped_at: Instant) -> Output {
-    Output::LateWord { key: peer.key.clone(), ended_at, stopped_at }
+    Output::LateWord { key: peer.key.clone(), ended_at, stopped_at, volatile: false }
 }
 
 fn late_word_is_passed_on_once(bug: Bug) {

@@ -54,7 +54,7 @@ fn succeeded(old: &Peer, stopped_by: Instant) -> [Output; 3] {
     [
         Output::Ended { key: key.clone(), end },
         Output::Gone { key: key.clone() },
-        Output::Retire { key, stranger: None, end, counted: false, stopped_by },
+        Output::Retire { key, stranger: None, end, counted: false, stopped_by, unproven: false },
     ]
 }
 
@@ -256,7 +256,7 @@ fn former_of_a_forgotten_successor_is_judged_again(bug: Bug) {
             [
                 Output::Ended { key: key.clone(), end },
                 Output::Gone { key: key.clone() },
-                Output::Retire { key, stranger: None, end, counted: true, stopped_by }
+                Output::Retire { key, stranger: None, end, counted: true, stopped_by, unproven: false }
             ]
         );
     }

@@ -74,6 +74,8 @@ impl Usurper {
             profile: None,
             free_slots: 1,
             lag: Duration::ZERO,
+            sent_at: None,
+            answered_at: None,
             starts_seen: u64::MAX,
             worker_set: None,
         };

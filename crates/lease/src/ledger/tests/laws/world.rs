@@ -147,15 +147,19 @@ impl World {
                     self.tally.dooms += 1;
                     self.restart();
                 }
-                Output::Farewell { key, .. } => {
-                    let left = self.running.iter().find(|(_, handler)| handler.key == key);
+                Output::Farewell { key, all_stopped, stopped_at, .. } => {
+                    assert!(stopped_at <= self.now());
+                    let counts = |handler: &Handler| all_stopped || handler.exclusive;
+                    let left = self.running.iter().find(|(_, handler)| handler.key == key && counts(handler));
                     assert!(
                         left.is_none(),
                         "good-bye of {key:?} while {:?} runs",
                         left.map(|(hold, _)| hold)
                     );
                     self.tally.farewells += 1;
-                    self.desk.leave(&key);
+                    if all_stopped {
+                        self.desk.leave(&key);
+                    }
                 }
                 Output::NewKey { why } => {
                     self.tally.lapses += u32::from(why == KeyEnd::Lapsed);
@@ -289,7 +293,10 @@ impl World {
 
     fn end(&mut self, hold: Hold) {
         if self.running.remove(&hold).is_some() {
-            self.ledger.handle(self.now(), Input::Finished { hold, ended: Ended::Completed(Bytes::new()) });
+            self.ledger.handle(
+                self.now(),
+                Input::Finished { hold, ended: Ended::Completed(Bytes::new()), at: None },
+            );
         }
     }
 

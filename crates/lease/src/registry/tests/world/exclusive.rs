@@ -14,7 +14,8 @@ impl World {
         let Some(index) = self.rng.pick(&all).copied() else { return };
         let Fading { key, nonce, hold_until, .. } = self.fading.swap_remove(index);
         let (ticket, crashed) = (self.ticket(), self.rng.percent(50));
-        let leave = Leave { all_stopped: true, crashed, stopped_for: self.now.since(hold_until) };
+        let leave =
+            Leave { all_stopped: true, crashed, stopped_for: self.now.since(hold_until), ..Leave::default() };
         self.tell(Input::Leave { ticket, key, nonce, leave });
     }
 

@@ -441,7 +441,8 @@ impl World {
         let until = self.nodes[index].exclusive_until.unwrap_or(Instant::ZERO);
         let stopped_for = self.now.since(until);
         self.start_over(index);
-        let leave = Leave { all_stopped: true, crashed: self.rng.percent(50), stopped_for };
+        let leave =
+            Leave { all_stopped: true, crashed: self.rng.percent(50), stopped_for, ..Leave::default() };
         self.tell(Input::Leave { ticket, key, nonce, leave });
     }
 
@@ -479,7 +480,7 @@ impl World {
                 Output::Gone { key } => self.check_gone(&key),
                 Output::Synced { key } => self.laws.synced(&key),
                 Output::LeaveDone { .. } => {}
-                Output::LateWord { key, ended_at, stopped_at } => {
+                Output::LateWord { key, ended_at, stopped_at, .. } => {
                     // Law: whatever was handed over had stopped before.
                     assert!(stopped_at <= ended_at, "{key:?} ran on after its end");
                 }

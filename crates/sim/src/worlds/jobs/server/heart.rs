@@ -242,6 +242,13 @@ impl Heart {
                     self.send(moment, connection, Told { left: true, ..Told::default() });
                 }
             }
+            // As a call that is answered by an error: it is made again.
+            Output::LeaveLater { ticket, .. } => {
+                let connection = roll.tickets.remove(&ticket).and_then(|waiting| waiting.connection);
+                if let Some(connection) = connection {
+                    moment.outside.close(connection, Side::Acceptor);
+                }
+            }
             Output::LateWord { .. } => {}
         }
     }

@@ -25,7 +25,7 @@ pub(super) struct Partings {
 struct Parting {
     key: WorkerKey,
     nonce: Nonce,
-    stopped_at: Instant,
+    words: Leave,
     give_up_at: Instant,
     /// When to try again; `None` while a try is under way.
     retry_at: Option<Instant>,
@@ -36,17 +36,17 @@ impl Partings {
         Partings { farewells: Farewells::new(worker), open: Vec::new() }
     }
 
-    /// Nothing runs any more under this key, whose lease is not longer than this.
+    /// Nothing that matters runs any more under this key, whose lease is not longer than this.
     pub(super) fn say(
         &mut self,
         outside: &mut Outside<'_>,
         now: Instant,
         key: WorkerKey,
         nonce: Nonce,
-        lease: Duration,
+        (words, lease): (Leave, Duration),
     ) {
         let give_up_at = now + lease;
-        self.open.push(Parting { key, nonce, stopped_at: now, give_up_at, retry_at: Some(now) });
+        self.open.push(Parting { key, nonce, words, give_up_at, retry_at: Some(now) });
         self.handle_deadline(outside, now);
     }
 
@@ -77,8 +77,9 @@ impl Partings {
         self.settle(now, over);
         for parting in &mut self.open {
             if parting.retry_at.take_if(|at| *at <= now).is_some() {
-                let (key, stopped_for) = (parting.key.clone(), now.since(parting.stopped_at));
-                let leave = Leave { all_stopped: true, crashed: false, stopped_for };
+                let stopped_at = parting.words.stopped_at.unwrap_or(now);
+                let (key, stopped_for) = (parting.key.clone(), now.since(stopped_at));
+                let leave = Leave { stopped_for, ..parting.words };
                 self.farewells.take(outside, now, key, parting.nonce, leave);
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use lease::guardian::Order;
 use lease::ledger::{self, Ended, KeyEnd, Ledger, Transmit};
-use lease::message::{Answer, Profile};
+use lease::message::{Answer, Leave, Profile};
 use model::{Hold, Instant, Nonce, WorkerKey};
 
 use super::super::books::shown as shown_hold;
@@ -166,7 +166,7 @@ impl Session {
             }
             WorkerInput::Handler(hold, HandlerNews::Ends(number, end)) => {
                 if let Some(ended) = self.handlers.ended(moment, hold, number, end) {
-                    self.input(moment, ledger::Input::Finished { hold, ended });
+                    self.input(moment, ledger::Input::Finished { hold, ended, at: None });
                 }
             }
             WorkerInput::Handler(hold, HandlerNews::Signs) => {
@@ -180,7 +180,7 @@ impl Session {
             }
             WorkerInput::Guardian(GuardianNews::Ended(family, end)) => {
                 if let Some((hold, ended)) = self.handlers.family_ended(family, end) {
-                    self.input(moment, ledger::Input::Finished { hold, ended });
+                    self.input(moment, ledger::Input::Finished { hold, ended, at: None });
                 }
             }
             WorkerInput::Guardian(GuardianNews::Lost) => self.lose_guardian(moment),
@@ -310,8 +310,14 @@ impl Session {
                 Output::Stop { hold, .. } => self.handlers.stop(moment, hold),
                 Output::Abort { hold } => self.handlers.abort(moment, hold),
                 Output::Doom { hold } => self.doom(moment, hold),
-                Output::Farewell { key, nonce } => {
-                    self.partings.say(moment.outside, moment.now, key, nonce, self.largest);
+                Output::Farewell { key, nonce, stopped_at, all_stopped } => {
+                    let words = Leave {
+                        all_stopped,
+                        exclusive_stopped: true,
+                        stopped_at: Some(stopped_at),
+                        ..Leave::default()
+                    };
+                    self.partings.say(moment.outside, moment.now, key, nonce, (words, self.largest));
                 }
                 Output::Refused { .. } => moment.outside.stats.stale_reports += 1,
                 Output::Ended { hold, .. } => {
@@ -378,7 +384,7 @@ impl Session {
     fn lose_guardian(&mut self, moment: &mut Moment<'_, '_>) {
         self.doom_at = None;
         for hold in self.handlers.guardian_lost() {
-            self.input(moment, ledger::Input::Finished { hold, ended: Ended::Aborted });
+            self.input(moment, ledger::Input::Finished { hold, ended: Ended::Aborted, at: None });
         }
         let grace = moment.outside.setup.workers[self.index].stopping.kill_wait;
         self.input(moment, ledger::Input::Drain { grace });
