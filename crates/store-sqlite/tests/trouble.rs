@@ -147,7 +147,8 @@ async fn nothing_is_acknowledged_once_a_file_was_removed_or_replaced() {
         fs::copy(path, &other).unwrap();
         fs::rename(other, path).unwrap();
     };
-    let faults: [(&str, &dyn Fn(&Path)); 5] = [
+    type Fault<'f> = (&'f str, &'f dyn Fn(&Path));
+    let faults: [Fault<'_>; 5] = [
         ("tenure.db", &remove),
         ("tenure.db", &replace),
         ("tenure.db-wal", &remove),

@@ -7,6 +7,7 @@ pub mod conformance;
 mod error;
 mod inheritance;
 mod memory;
+mod page;
 mod paired;
 mod port;
 mod reason;
