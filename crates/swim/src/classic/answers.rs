@@ -111,11 +111,11 @@ impl Classic {
     pub(super) fn request(&mut self, now: Instant, ticket: Ticket, request: Request) {
         let response = match request {
             Request::Ping { .. } => Response::Pong(self.me),
-            Request::Compare { from, .. } => {
+            Request::Compare { from, buckets } => {
                 self.learn(now, from);
-                let everyone =
-                    self.peers.values().filter(|peer| peer.state.is_present()).map(Peer::as_update);
-                let entries = everyone.chain([self.ourselves(Status::Alive)]).collect();
+                let is_equal = buckets == [self.hash_of_members()];
+                let present = self.peers.values().filter(|peer| peer.state.is_present() && !is_equal);
+                let entries = present.map(Peer::as_update).chain([self.ourselves(Status::Alive)]).collect();
                 Response::Differences { from: self.me, buckets: vec![0], entries }
             }
             Request::Push { .. } => Response::Done,

@@ -12,6 +12,7 @@ use crate::identity::{Identity, Incarnation, Info, NodeId, SharedInfo};
 use crate::io::{Event, Input, Member, Output, State, Ticket};
 use crate::machine::Counts;
 use crate::message::{Mark, Message, Packet, Request, Status, Update};
+use crate::table::hash_of;
 
 /// Most exchanges over streams that are under way while we introduce ourselves; further ones wait for the next tick.
 pub(super) const INTRODUCTIONS_MAX: usize = 32;
@@ -41,11 +42,12 @@ pub(crate) struct Classic {
     /// The place in that order of whom the last tick probed, and of the last of the dead who was asked.
     pub(super) last_probed: Option<u64>,
     pub(super) last_dead: Option<u64>,
+    pub(super) last_compared: Option<u64>,
     pub(super) last_seed: usize,
     pub(super) next_tick: Instant,
     pub(super) next_reach_out: Instant,
-    /// The next to be asked is one of the dead; otherwise a seed.
-    pub(super) dead_next: bool,
+    /// How often we did; the turn of the dead, of seeds and of lists.
+    pub(super) reached_out: u32,
     /// One of the dead spoke since the last tick, so others may be back too.
     pub(super) has_returned: bool,
     pub(super) is_fenced: bool,
@@ -117,8 +119,9 @@ impl Classic {
             introductions: BTreeMap::new(),
             last_probed: None,
             last_dead: None,
+            last_compared: None,
             last_seed: 0,
-            dead_next: false,
+            reached_out: 0,
             has_returned: false,
             is_fenced: false,
             has_left: false,
@@ -250,6 +253,13 @@ impl Classic {
         }
     }
 
+    /// Equal where the lists of those who are there are equal: they need not be sent then.
+    pub(super) fn hash_of_members(&self) -> u64 {
+        let present = self.peers.values().filter(|peer| peer.state.is_present());
+        let others = present.map(|peer| hash_of(peer.identity, Incarnation::default()));
+        others.fold(hash_of(self.me, Incarnation::default()), |all, one| all ^ one)
+    }
+
     /// Tells some of those who do not know us yet that we are here.
     pub(super) fn introduce(&mut self) {
         while self.introductions.len() < INTRODUCTIONS_MAX
@@ -257,7 +267,8 @@ impl Classic {
         {
             self.ticket += 1;
             self.introductions.insert(self.ticket, addr);
-            let compare = Request::Compare { from: self.ourselves(Status::Alive), buckets: vec![0] };
+            let buckets = vec![self.hash_of_members()];
+            let compare = Request::Compare { from: self.ourselves(Status::Alive), buckets };
             self.outputs.push_back(Output::Request(Ticket(self.ticket), addr, compare));
         }
     }

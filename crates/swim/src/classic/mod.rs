@@ -13,7 +13,8 @@
 //! who are `ProbeFailed` or `Suspected` are not probed, or their time would never be over. Timeouts are kept to the moment and
 //! not to the tick: from a probe to the verdict it is 5 + 3 + 10 = 18 s.
 //!
-//! The dead, and seeds whom we do not see, are asked at a low rate for ever. When one of the dead speaks the next one is asked at
+//! The dead, and seeds whom we do not see, are asked at a low rate for ever, and lists of members are compared with one after
+//! the other: only who is there, never who is not. When one of the dead speaks the next one is asked at
 //! the next tick, so two halves of a network are one again after about as many ticks as a half has nodes.
 //!
 //! What is not in it, on purpose: verdicts are not spread, a suspect cannot contradict, and who speaks again after its death

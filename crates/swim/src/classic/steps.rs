@@ -164,20 +164,29 @@ impl Classic {
         Some((id, place))
     }
 
-    /// One of the dead, or a seed that we do not see, in turn and for ever: two halves that were apart for longer than it
-    /// takes to condemn would never find each other again.
+    /// One of the dead, a seed that we do not see, and somebody whose list of members is compared with ours, in turn and for
+    /// ever: two halves that were apart for longer than it takes to condemn would never find each other again.
     fn reach_out(&mut self, now: Instant) {
         self.forget(now);
         if !self.strangers.is_empty() {
             self.introduce();
             return;
         }
-        self.dead_next = !self.dead_next;
-        if self.dead_next {
-            let _ = self.ask_one_of_the_dead() || self.ask_a_seed();
-        } else {
-            let _ = self.ask_a_seed() || self.ask_one_of_the_dead();
-        }
+        self.reached_out = self.reached_out.wrapping_add(1);
+        let _ = match self.reached_out % 3 {
+            0 => self.ask_one_of_the_dead() || self.ask_a_seed(),
+            1 => self.ask_a_seed() || self.ask_one_of_the_dead(),
+            _ => self.compare_with_somebody(),
+        };
+    }
+
+    /// Whom do you know? Two who joined while the seeds were down may each be known to others, and not to each other.
+    fn compare_with_somebody(&mut self) -> bool {
+        let Some((id, place)) = self.next_in_order(self.last_compared, State::Alive) else { return false };
+        self.last_compared = Some(place);
+        self.strangers.push_back(self.peers[&id].info.addr);
+        self.introduce();
+        true
     }
 
     /// Forgets who is long gone.

@@ -330,8 +330,8 @@ fn calm_bound(config: &Config, nodes: u32) -> Duration {
     if config.profile == Profile::Classic {
         // Whoever is judged was probed, and nobody is judged in error any more.
         let verdict = config.probe_timeout + config.classic.helper_timeout + config.classic.suspicion;
-        // All the dead and all seeds in turn; somebody of whom another told may then turn out to be dead.
-        let round = periods(nodes) + verdict + config.reach_out_every * 2 * nodes;
+        // All the dead, all seeds and all lists, in turn; somebody of whom another told may then turn out to be dead.
+        let round = periods(nodes) + verdict + config.reach_out_every * 3 * nodes;
         return (round + config.stream_timeout * 2) * 2;
     }
     // Doubt in ourselves wears off by one with each probe, each of which it stretches.
