@@ -200,7 +200,7 @@ fn what_ran_when_the_guardian_died_is_not_reported_and_the_leave_says_so() {
     let stopped = stop(ran, StopReason::Draining);
     assert!(rig.outputs_until(1_000).contains(&(1_000, stopped)), "that it was told to stop changes nothing");
     for job in [lost, ran] {
-        let input = Input::Finished { hold: job, ended: Ended::Crashed };
+        let input = Input::Finished { hold: job, ended: Ended::Crashed, at: None };
         assert_eq!(rig.input(1_000, input), [Output::Ended { hold: job, outcome: None }]);
     }
     // It never started.
@@ -221,6 +221,6 @@ fn a_guardian_that_died_under_nothing_of_ours_is_no_crash() {
     rig.assign(0, lost);
     rig.input(500, Input::Stopped(Stop { hold: lost, reason: StopOrder::Lost }));
     rig.input(1_000, Input::Drain { grace: Duration::ZERO });
-    rig.input(1_000, Input::Finished { hold: lost, ended: Ended::Crashed });
+    rig.input(1_000, Input::Finished { hold: lost, ended: Ended::Crashed, at: None });
     assert_eq!(rig.frame(1_001).leave, leave(true));
 }
