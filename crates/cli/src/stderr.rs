@@ -162,12 +162,14 @@ mod tests {
 
     /// A stderr whose reader takes one write for each word from the test.
     struct Pipe {
+        begun: Sender<()>,
         reads: Receiver<()>,
         written: Sender<Vec<u8>>,
     }
 
     impl Write for Pipe {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.begun.send(()).map_err(io::Error::other)?;
             self.reads.recv().map_err(io::Error::other)?;
             self.written.send(bytes.to_vec()).map_err(io::Error::other)?;
             Ok(bytes.len())
@@ -182,21 +184,18 @@ mod tests {
     fn a_reader_that_stands_still_stops_nobody_and_what_is_dropped_is_said() {
         let queue = Arc::new(Queue::default());
         queue.lock().has_thread = true;
+        let (begun, has_begun) = mpsc::channel();
         let (read, reads) = mpsc::channel();
         let (written, seen) = mpsc::channel();
         let (say, said) = mpsc::channel();
         let writer = Arc::clone(&queue);
-        thread::spawn(move || writer.write_to(Pipe { reads, written }, |lines| _ = say.send(lines)));
+        thread::spawn(move || writer.write_to(Pipe { begun, reads, written }, |lines| _ = say.send(lines)));
 
         let line = [b'x'; 1024];
         let fits = QUEUE_BYTES_MAX / line.len();
         queue.push(&line);
         // The thread has the first line in its hands, and stands still.
-        let mut state = queue.lock();
-        while !state.is_writing {
-            state = queue.changed.wait(state).unwrap();
-        }
-        drop(state);
+        has_begun.recv().unwrap();
         for _ in 0..fits + 7 {
             queue.push(&line);
         }

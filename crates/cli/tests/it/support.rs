@@ -101,7 +101,9 @@ impl Fleet {
         let mut jobs = Vec::with_capacity(ids.len());
         for id in ids {
             let path = format!("/v1/jobs/{id}/wait?timeout_ms=60000");
-            let job: wire::Job = serde_json::from_str(&self.http("GET", &path, "").await.1).expect("a job");
+            let (status, answer) = self.http("GET", &path, "").await;
+            assert_eq!(status, 200, "{answer}");
+            let job = self.job(*id).await;
             assert!(["completed", "dead", "cancelled"].contains(&job.state.as_str()), "{job:?}");
             jobs.push(job);
         }

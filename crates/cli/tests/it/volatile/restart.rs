@@ -85,9 +85,9 @@ async fn an_enqueue_that_waits_survives_a_restart_under_the_same_id() {
     assert_eq!(listed("available").await, id, "submitted again under the same id");
     let _worker = worker(&fleet, "ann", &["v"], "cat");
     let line = waiting.line().await.expect("the end of the job");
-    let job: rpc::wire::Job = serde_json::from_str(&line).expect("a job");
-    assert_eq!((job.id, job.state.as_str()), (id, "completed"));
-    assert_eq!(job.result.as_deref(), Some(&b"hello"[..]));
+    let job: serde_json::Value = serde_json::from_str(&line).expect("a job");
+    assert_eq!((job["id"].as_str(), job["state"].as_str()), (Some(id.as_str()), Some("completed")));
+    assert_eq!(job["result"], "hello");
     assert_eq!(waiting.ended().await.expect("it ends").code(), Some(0));
 }
 

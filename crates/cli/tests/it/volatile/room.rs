@@ -19,7 +19,7 @@ const JOBS: usize = 1_000;
 async fn a_client_with_more_jobs_than_fit_sees_all_of_them_end() {
     let mut fleet = Fleet::start(&["--volatile-only", "--lease", "3s", "--volatile-memory", "64MiB"]).await;
     let submitter = fleet.client.submitter(SubmitOptions::default());
-    let payload = Bytes::from(vec![b'7'; PAYLOAD]);
+    let payload = Bytes::from(vec![b'x'; PAYLOAD]);
     let mut tickets = Vec::new();
     for _ in 0..JOBS {
         let job = rpc::wire::NewJob { payload: payload.clone(), ..job("q", "") };
@@ -36,7 +36,7 @@ async fn a_client_with_more_jobs_than_fit_sees_all_of_them_end() {
     let (shown, _) = said(&call(&fleet.server.url, &["muster", "status"], &home).await, 0);
     assert!(shown.contains("MiB of 64.0MiB; clients wait until some have ended"), "{shown}");
     let (_, refused) =
-        said(&call(&fleet.server.url, &["enqueue", "q", &"8".repeat(PAYLOAD)], &home).await, 5);
+        said(&call(&fleet.server.url, &["enqueue", "q", &"y".repeat(PAYLOAD)], &home).await, 5);
     assert!(refused.contains("--volatile-memory"), "{refused}");
     let waits = ["enqueue", "q", "small", "--wait", "--wait-timeout", "100ms"];
     let (_, note) = said(&call(&fleet.server.url, &waits, &home).await, 1);
