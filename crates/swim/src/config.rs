@@ -95,9 +95,9 @@ pub struct Suspicion {
 pub struct Opinions {
     /// How many observers a node has, chosen by hash: all nodes choose the same.
     pub observers: usize,
-    /// The share of those who answered that makes a suspicion (L), in hundredths.
+    /// The share of all voters (the observers, and who asks them) that makes a suspicion (L), in hundredths.
     pub suspect_percent: u32,
-    /// The share of those who answered that makes a verdict (H), in hundredths.
+    /// The share of all voters that makes a verdict (H), in hundredths; when time is over, of those who answered.
     pub condemn_percent: u32,
     /// How often an observer pings.
     pub pings: u32,

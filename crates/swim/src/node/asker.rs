@@ -1,7 +1,7 @@
 //! Second opinions: before a node is suspected or condemned, its observers are asked.
 //!
 //! ```text
-//!            L of the expected voters bad: suspected         H of them bad: condemned
+//!            L of all voters bad: suspected                  H of them bad: condemned
 //!   round ──────────────────────────────────────────► … ──────────────────────────────► over
 //!     │        enough good that H is out of reach: over, it was our link
 //!     └─ time out: H of those present ─► condemned;  most silent ─► others are asked;  L..H ─► measured again

@@ -63,3 +63,34 @@ impl Tally {
         Reason::Opinions { bad: small(self.bad), of: small(self.present()) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// Ten observers and the one who asks them.
+    fn eleven(bad: usize, good: usize) -> Tally {
+        Tally { expected: 11, bad, good, silent: 11 - bad - good }
+    }
+
+    #[test]
+    fn four_of_eleven_suspect_eight_condemn_and_four_acquit() {
+        let rule = Config::lan().opinions.expect("it asks");
+        let least = |is: &dyn Fn(usize) -> bool| (0..=11).find(|votes| is(*votes));
+        assert_eq!(least(&|bad| eleven(bad, 0).is_suspect(&rule)), Some(4));
+        assert_eq!(least(&|bad| eleven(bad, 0).is_verdict(&rule)), Some(8));
+        assert_eq!(least(&|good| eleven(0, good).is_acquittal(&rule)), Some(4));
+    }
+
+    #[test]
+    fn when_time_is_over_seven_tenths_of_four_are_enough_but_not_where_links_are_bad() {
+        let rule = Config::lan().opinions.expect("it asks");
+        let condemns = |bad, good, links_are_bad| {
+            eleven(bad, good).is_verdict_of_those_present(&rule, links_are_bad)
+        };
+        assert!(condemns(4, 0, false) && condemns(3, 1, false) && condemns(5, 2, false));
+        assert!(!condemns(3, 0, false) && !condemns(3, 2, false));
+        assert!(!condemns(6, 0, true) && condemns(7, 0, true) && condemns(6, 2, true) && !condemns(5, 3, true));
+    }
+}
