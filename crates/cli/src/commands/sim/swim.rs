@@ -34,7 +34,7 @@ Experiments (default worlds and nodes):
   links        links dead in one direction for good: --links 10,12,15,20 --minutes 10; who is
                condemned, who is missing (1; 128)
   splits       50 random partitions of 5 s: false deaths, healing, load (4; 64,128)
-  flapping     one node cut off for 14 s, on and off: --minutes 5; its verdicts and others' (4; 64)
+  flapping     one node cut off, 7 or 14 s on and off: --minutes 5; its verdicts, others' (4; 64)
   idle         messages and bytes when nothing happens (1; 128,1024,4096)
 
 Bytes are what datagrams and stream frames carry, seals included, without the headers of

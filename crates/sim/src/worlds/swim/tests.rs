@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::Instant;
 
-use super::change::{Change, Memory};
+use super::change::{Change, Epoch, Memory, Told};
 use super::network::Delay;
 use super::protocol::{Belief, Input, Node, Output, Protocol, Start, Watch};
 use super::world::{Setup, World};
@@ -139,6 +139,36 @@ fn a_crashed_receiver_hears_nothing_and_a_started_one_does() {
 fn a_slow_receiver_is_late() {
     let changes = [(0, Change::SlowCpu(1, Duration::from_millis(50))), (0, Change::Duplicates(1.0))];
     assert_eq!(ticks(&changes)[..4], [1_010, 1_060, 2_010, 2_060]);
+}
+
+#[test]
+fn nobody_is_at_an_address_that_was_left() {
+    assert_eq!(ticks(&[(1_500, Change::Move(1, Memory::Lost))]), [1_010]);
+}
+
+#[test]
+fn a_clock_that_jumps_ahead_brings_what_was_due_meanwhile() {
+    let jump = Change::Jump(0, Duration::from_millis(3_000));
+    assert_eq!(ticks(&[(500, jump)])[..3], [510, 1_510, 2_510]);
+}
+
+#[test]
+fn a_twin_takes_a_place_and_another_s_name() {
+    // Whoever bears the name of node 0 ticks, in whatever place, and sends to node 1; which is its own place here.
+    let twin = Change::Twin(1, 0, Epoch::Same);
+    assert_eq!(ticks(&[(500, twin)])[..4], [1_010, 1_510, 2_010, 2_510]);
+}
+
+#[test]
+fn what_a_node_is_told_waits_for_nothing_but_its_process() {
+    let told = |changes: &[(u64, Change)]| -> Vec<(u64, Node)> {
+        let heard = log(false, changes).into_iter().filter(|(.., what)| what.contains("Lagged"));
+        heard.map(|(at, node, _)| (at, node)).collect()
+    };
+    let lag = |at| (at, Change::Tell(1, Told::Lagged(SECOND)));
+    assert_eq!(told(&[lag(700)]), [(700, 1)]);
+    assert_eq!(told(&[(500, Change::Pause(1, SECOND)), lag(700)]), [(1_500, 1)]);
+    assert_eq!(told(&[(500, Change::Crash(1)), lag(700)]), []);
 }
 
 fn answer(changes: &[(u64, Change)]) -> Option<(u64, String)> {
