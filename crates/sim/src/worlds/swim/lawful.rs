@@ -30,6 +30,13 @@ use crate::trace::Trace;
 const SETTLE_PERIODS: u32 = 30;
 const QUIET_PERIODS: u32 = 10;
 
+/// Where faults last it is looked so often, and each time after so many periods, whether somebody is missing who is connected
+/// well enough. So many times it may be so: a process that has just started does not know yet which of its links are bad, and
+/// whoever it condemns is kept out for a hold.
+const LOOKS: usize = 60;
+const LOOK_EVERY_PERIODS: u32 = 2;
+const MISSING_MAX: usize = 24;
+
 /// How often all digests are compared.
 const DIGESTS_EVERY_PERIODS: u32 = 2;
 
@@ -281,8 +288,29 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// Some faults last: there is always somebody whose probe has just failed, but hardly ever anybody who is missing.
+    fn stay_together(&mut self) {
+        let (mut asked, mut missing) = ([0; LAWS.len()], Vec::new());
+        for _ in 0..LOOKS {
+            self.world.run_for(self.config.period * LOOK_EVERY_PERIODS);
+            let calm = self.agree();
+            asked.iter_mut().zip(calm.asked).for_each(|(sum, count)| *sum += count);
+            missing.extend(calm.verdict.err());
+        }
+        self.world.watch.count(&asked);
+        if missing.len() > MISSING_MAX
+            && let Some(last) = missing.pop()
+        {
+            self.world.watch.fail(Err(last));
+        }
+    }
+
     fn stay_quiet(&mut self) {
-        if self.is_over() || self.lasts {
+        if self.is_over() {
+            return;
+        }
+        if self.lasts {
+            self.stay_together();
             return;
         }
         self.world.run_for(self.config.period * SETTLE_PERIODS);

@@ -134,7 +134,7 @@ const LASTING_FROM_NODES: u32 = 8;
 /// Newcomers look for others at up to so many nodes; faults that last spare these, or some would never get in.
 const CONTACTS_MAX: u32 = 3;
 /// Of all links, this share is dead.
-const BAD_LINKS: [f64; 3] = [0.05, 0.1, 0.15];
+const BAD_LINKS: [f64; 2] = [0.1, 0.15];
 
 /// Everything that is done to a world.
 #[derive(Debug)]

@@ -1,5 +1,6 @@
 //! Faults that last: links that are dead in one direction for ever, and a node that hears nothing, or is not heard, for ever.
-//! Whoever is connected well enough must be seen by all others who are; within the same time as after faults that ended.
+//! Whoever is connected well enough must be seen by all others who are, within the same time as after faults that ended, and for
+//! most of the time from then on.
 
 use swim::{Identity, State};
 
