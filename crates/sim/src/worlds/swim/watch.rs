@@ -201,6 +201,15 @@ impl LawWatch {
             }
             _ => &[],
         };
+        // A plain death of this or a later incarnation ends the judgement: somebody has believed the node meanwhile.
+        for update in updates.iter().filter(|update| update.status == Status::Dead) {
+            if let Some(seen) = self.books.seen_mut(node, update.node.id.0)
+                && (seen.identity, seen.state) == (update.node, State::Dead)
+                && seen.incarnation <= update.incarnation
+            {
+                seen.is_unreliable = false;
+            }
+        }
         let vouched =
             updates.iter().filter(|update| update.status == Status::Alive && update.by != update.node.id);
         self.turn.vouched.extend(vouched.map(|update| update.node.id.0));

@@ -1,5 +1,6 @@
 //! Who was taken for dead as unreliable is not believed before the hold-down is over, whatever it says: it would only
-//! be condemned again. Unless somebody else vouches for it, or was told by others that it answers.
+//! be condemned again. Unless somebody else vouches for it, or was told by others that it answers; or it died once more, not
+//! as unreliable, after somebody had believed it.
 
 use std::time::Duration;
 
