@@ -86,11 +86,12 @@ mod tests {
     #[test]
     fn when_time_is_over_seven_tenths_of_four_are_enough_but_not_where_links_are_bad() {
         let rule = Config::lan().opinions.expect("it asks");
-        let condemns = |bad, good, links_are_bad| {
-            eleven(bad, good).is_verdict_of_those_present(&rule, links_are_bad)
-        };
+        let condemns =
+            |bad, good, links_are_bad| eleven(bad, good).is_verdict_of_those_present(&rule, links_are_bad);
         assert!(condemns(4, 0, false) && condemns(3, 1, false) && condemns(5, 2, false));
         assert!(!condemns(3, 0, false) && !condemns(3, 2, false));
-        assert!(!condemns(6, 0, true) && condemns(7, 0, true) && condemns(6, 2, true) && !condemns(5, 3, true));
+        assert!(
+            !condemns(6, 0, true) && condemns(7, 0, true) && condemns(6, 2, true) && !condemns(5, 3, true)
+        );
     }
 }
