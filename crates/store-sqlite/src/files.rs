@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use crate::open::{DATABASE_FILE, LOCK_FILE};
+use crate::open::DATABASE_FILE;
 
 /// How often they are looked at, at most: a look costs some microseconds, and there may be thousands of commits in a second.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -27,7 +27,7 @@ struct Identity {
 impl Files {
     /// Notes the files of an open store.
     pub(crate) fn note(dir: &Path) -> Self {
-        let names = [DATABASE_FILE, "tenure.db-wal", "tenure.db-shm", LOCK_FILE];
+        let names = [DATABASE_FILE, "tenure.db-wal", "tenure.db-shm"];
         let paths = names.map(|name| dir.join(name));
         let known = paths.into_iter().filter_map(|path| identity(&path).map(|identity| (path, identity)));
         Files { known: known.collect(), seen_at: Instant::now() }

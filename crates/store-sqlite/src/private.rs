@@ -1,8 +1,8 @@
 //! Nobody but this user may read what jobs carry, whatever directory they are in: an administrator may have made it, open to all.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use crate::error::OpenError;
@@ -11,21 +11,11 @@ use crate::open::{DATABASE_FILE, LOCK_FILE};
 /// What group and others may do.
 const OTHERS: u32 = 0o077;
 
-/// Makes the files of the directory, as far as SQLite does not make them itself, and closes to others those that are there. SQLite's
-/// own files get the mode of the database.
+/// Closes to others the files that are there. SQLite gives its own the mode of the database.
 pub(crate) fn close_to_others(dir: &Path) -> Result<(), OpenError> {
-    let database = dir.join(DATABASE_FILE);
-    if fs::symlink_metadata(&database).is_ok_and(|found| found.is_symlink()) {
-        return Err(OpenError::Link { file: database });
+    for name in [DATABASE_FILE, "tenure.db-wal", "tenure.db-shm", LOCK_FILE] {
+        close(&dir.join(name)).map_err(|error| OpenError::NotWritable { path: dir.to_owned(), error })?;
     }
-    let closed = || -> io::Result<()> {
-        OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&database)?;
-        for name in [DATABASE_FILE, "tenure.db-wal", "tenure.db-shm", LOCK_FILE] {
-            close(&dir.join(name))?;
-        }
-        Ok(())
-    };
-    closed().map_err(|error| OpenError::NotWritable { path: dir.to_owned(), error })?;
     if fs::metadata(dir).is_ok_and(|found| found.permissions().mode() & OTHERS != 0) {
         tracing::warn!(
             dir = %dir.display(),

@@ -76,6 +76,20 @@ fn second_server_on_one_directory_is_refused_by_name() {
 }
 
 #[test]
+fn second_server_is_refused_though_somebody_removed_the_lock_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path()).unwrap();
+    fs::remove_file(dir.path().join(LOCK_FILE)).unwrap();
+    // Twice: the first try leaves a lock file that nobody holds.
+    for _ in 0..2 {
+        let error = refusal(dir.path());
+        assert!(error.starts_with("another tenure server is using "), "{error}");
+    }
+    first.close();
+    open(dir.path()).unwrap();
+}
+
+#[test]
 fn lock_file_of_a_dead_server_stops_nobody() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join(LOCK_FILE), "123456\n").unwrap();

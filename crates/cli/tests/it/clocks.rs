@@ -55,7 +55,7 @@ async fn workers(server: &str) -> Vec<wire::Worker> {
 async fn cut_off(percent: i64, overlaps: bool) {
     let home = tempfile::tempdir().expect("a temporary directory");
     let clock = Arc::new(Drifting { began: SystemClock.monotonic(), percent });
-    let store = SqliteStore::open(SqliteOptions::new(&home.path().join("data")), clock.clone());
+    let store = SqliteStore::open(SqliteOptions::new(home.path().join("data")), clock.clone());
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
     let server = format!("http://{}", listener.local_addr().expect("it is bound"));
     let config = NodeConfig { address: server.clone(), ..NodeConfig::default() };
