@@ -1,7 +1,7 @@
 //! The cluster itself: started, asked, stopped, killed, frozen, and started again.
 
 use std::fs::{self, File};
-use std::io::{Seek as _, Write as _};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -14,7 +14,7 @@ use crate::port::Port;
 use crate::processes::Postmaster;
 use crate::programs::{Programs, run};
 
-/// The superuser of every cluster. Whoever can reach one is trusted.
+/// The superuser of every cluster.
 pub const USER: &str = "tenure";
 /// How long something that comes by itself, such as a standby's first message, may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -27,6 +27,8 @@ pub struct Cluster {
     programs: Programs,
     home: Home,
     port: Port,
+    /// Of [`USER`].
+    password: String,
 }
 
 impl Cluster {
@@ -52,10 +54,13 @@ impl Cluster {
     }
 
     pub(crate) fn start_with(options: &Options) -> Result<Cluster, ClusterError> {
-        let cluster = Cluster::prepare(Programs::find()?)?;
+        let cluster = Cluster::prepare(Programs::find()?, new_password()?)?;
+        let password = cluster.home.secret("password", &cluster.password)?;
         let mut initdb = cluster.programs.command("initdb", cluster.home());
-        initdb.args(["--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C", "-U", USER, "-D"]);
-        run(initdb.arg(cluster.home.data()))?;
+        initdb.args(["--no-sync", "--encoding=UTF8", "--locale=C", "-U", USER]);
+        // Every user of this machine can reach the port. The socket lies in a directory that only we and the server may enter.
+        initdb.args(["--auth-host=scram-sha-256", "--auth-local=trust", "--pwfile"]).arg(password.path());
+        run(initdb.arg("-D").arg(cluster.home.data()))?;
         if options.tls {
             cluster.certify()?;
         }
@@ -65,18 +70,29 @@ impl Cluster {
     }
 
     /// One with a place and a port, and nothing in it yet.
-    pub(crate) fn prepare(programs: Programs) -> Result<Cluster, ClusterError> {
+    pub(crate) fn prepare(programs: Programs, password: String) -> Result<Cluster, ClusterError> {
         let home = Home::new(&programs)?;
         let port = Port::reserve().map_err(ClusterError::system("reserve a port on 127.0.0.1"))?;
-        Ok(Cluster { programs, home, port })
+        Ok(Cluster { programs, home, port, password })
     }
 
     /// Where a database is reached over TCP.
     pub fn url(&self, database: &str) -> String {
-        format!("postgresql://{USER}@127.0.0.1:{}/{database}", self.port())
+        format!("postgresql://{}@127.0.0.1:{}/{database}", self.login(), self.port())
     }
 
-    /// Where a database is reached by the Unix socket in [`home`](Self::home). Only the user of the server and root may.
+    /// The superuser and its password, as a URL has them.
+    pub fn login(&self) -> String {
+        format!("{USER}:{}", self.password)
+    }
+
+    /// The superuser's password: without it, nobody is let in over TCP.
+    pub fn password(&self) -> &str {
+        &self.password
+    }
+
+    /// Where a database is reached by the Unix socket in [`home`](Self::home). Only the user of the server and root can, and
+    /// they need no password.
     pub fn socket_url(&self, database: &str) -> String {
         // A slash would end the host.
         let host = self.home().display().to_string().replace('%', "%25").replace('/', "%2F");
@@ -265,6 +281,14 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// One that nobody guesses.
+fn new_password() -> Result<String, ClusterError> {
+    let mut bytes = [0; 16];
+    let drawn = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
+    drawn.map_err(ClusterError::system("draw a password"))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// A name, quoted.

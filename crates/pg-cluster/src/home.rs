@@ -3,12 +3,13 @@
 //! The server cannot be made to die with us, so a killed process leaves it running. Its directory is named after the process and
 //! locked by it, which tells whoever starts a cluster later that nobody needs it any more.
 
-use std::fs::{self, File};
-use std::os::unix::fs::chown;
+use std::fs::{self, File, Permissions};
+use std::io::Write as _;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::{env, process};
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 
 use crate::error::ClusterError;
 use crate::processes::Postmaster;
@@ -23,6 +24,8 @@ pub(crate) struct Home {
     directory: TempDir,
     /// Held until we end, however we end.
     _lock: File,
+    /// Whom what lies in it belongs to, if not us.
+    user: Option<ServerUser>,
 }
 
 impl Home {
@@ -33,19 +36,34 @@ impl Home {
         let create = || -> std::io::Result<Home> {
             let directory = tempfile::Builder::new()
                 .prefix(&format!("{PREFIX}{}-", process::id()))
+                // Whoever may enter reaches the socket.
+                .permissions(Permissions::from_mode(0o700))
                 .tempdir_in(&parent)?;
             let lock = File::open(&directory)?;
             lock.lock()?;
             if let Some(ServerUser { user, group }) = programs.user() {
                 chown(&directory, Some(user), Some(group))?;
             }
-            Ok(Home { directory, _lock: lock })
+            Ok(Home { directory, _lock: lock, user: programs.user() })
         };
         create().map_err(ClusterError::system(format!("make a directory in {}", parent.display())))
     }
 
     pub(crate) fn path(&self) -> &Path {
         self.directory.path()
+    }
+
+    /// A file that only the server's user can open, for as long as it is held.
+    pub(crate) fn secret(&self, name: &str, text: &str) -> Result<NamedTempFile, ClusterError> {
+        let create = || -> std::io::Result<NamedTempFile> {
+            let mut file = NamedTempFile::new_in(self.path())?;
+            file.write_all(text.as_bytes())?;
+            if let Some(ServerUser { user, group }) = self.user {
+                chown(&file, Some(user), Some(group))?;
+            }
+            Ok(file)
+        };
+        create().map_err(ClusterError::system(format!("write the {name} down")))
     }
 
     /// Where the server keeps everything.

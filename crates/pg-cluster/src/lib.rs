@@ -2,7 +2,7 @@
 //!
 //! A [`Cluster`] listens on a loopback port and on a Unix socket in its own directory, and can be treated as badly as machines
 //! treat databases: killed, frozen, stopped, started again, given a standby that takes its place. It needs PostgreSQL's own
-//! programs and Linux. Whoever reaches the loopback port is trusted as its superuser, so nothing of value belongs in it.
+//! programs and Linux. Over the port nobody is let in without a password, which is drawn for each cluster and is in its URLs.
 //!
 //! Nothing here is asynchronous: calls block until what they promise is so.
 

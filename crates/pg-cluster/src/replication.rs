@@ -9,9 +9,11 @@ impl Cluster {
     /// Starts a standby of this cluster that calls itself `name`. Returns when it streams. It survives this cluster, looks for
     /// it again when it was away, and answers questions meanwhile.
     pub fn standby(&self, name: &str) -> Result<Cluster, ClusterError> {
-        let standby = Cluster::prepare(self.programs().clone())?;
+        // Its roles are the primary's, and so are their passwords.
+        let standby = Cluster::prepare(self.programs().clone(), self.password().to_owned())?;
         let primary = format!(
-            "host=127.0.0.1 port={} user={USER} application_name={}",
+            "host={} port={} user={USER} application_name={}",
+            conninfo_value(&self.home().display().to_string()),
             self.port(),
             conninfo_value(name)
         );

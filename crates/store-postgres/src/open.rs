@@ -314,7 +314,7 @@ mod tests {
         let port = silent.local_addr().unwrap().port();
         let cluster = Cluster::shared();
         let good = cluster.port();
-        let url = format!("postgresql://{}@127.0.0.1:{port},127.0.0.1:{good}/postgres", pg_cluster::USER);
+        let url = format!("postgresql://{}@127.0.0.1:{port},127.0.0.1:{good}/postgres", cluster.login());
         let connector = Arc::new(Connector::open(&url).unwrap());
         let mut reaching = JoinSet::new();
         let begun = std::time::Instant::now();

@@ -123,7 +123,7 @@ async fn tls_is_used_and_verified_as_the_url_asks() {
     let port = cluster.port();
     cluster.create_database("db").unwrap();
     let url = |host: &str, query: &str| {
-        format!("postgresql://{}@{host}:{port}/db?hostaddr=127.0.0.1&{query}", pg_cluster::USER)
+        format!("postgresql://{}@{host}:{port}/db?hostaddr=127.0.0.1&{query}", cluster.login())
     };
     let accepted = [
         ("localhost", "sslmode=disable".to_owned(), false),

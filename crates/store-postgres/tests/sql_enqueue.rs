@@ -333,7 +333,7 @@ async fn a_role_that_may_only_enqueue_can() {
         CREATE ROLE producer LOGIN;
         GRANT USAGE ON SCHEMA tenure TO producer;";
     bench.client.batch_execute(make).await.unwrap();
-    let url = bench.database.cluster.url(&bench.database.name).replace("//tenure@", "//producer@");
+    let url = bench.database.cluster.socket_url(&bench.database.name).replace("//tenure@", "//producer@");
     let producer = connect(&url).await;
     let enqueue = "SELECT tenure.enqueue('q', 'k', jsonb_build_object('a', 1))";
     let denied = |error: tokio_postgres::Error| error.as_db_error().unwrap().message().to_owned();

@@ -85,7 +85,7 @@ async fn nothing_that_another_role_made_in_public_is_run() {
 fn role(cluster: &Cluster, name: &str, database: &str) -> String {
     let sql = format!("CREATE ROLE {name} LOGIN; GRANT CREATE ON DATABASE {database} TO {name}");
     cluster.psql("postgres", &sql).unwrap();
-    cluster.url(database).replace(&format!("{}@", pg_cluster::USER), &format!("{name}@"))
+    cluster.socket_url(database).replace(&format!("{}@", pg_cluster::USER), &format!("{name}@"))
 }
 
 #[tokio::test]

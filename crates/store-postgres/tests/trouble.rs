@@ -300,7 +300,7 @@ async fn store_follows_its_database_to_a_standby_that_was_promoted() {
 
     // The standby comes first in the URL, and is passed over.
     let (one, other) = (standby.port(), primary.port());
-    let url = format!("postgresql://{}@127.0.0.1:{one},127.0.0.1:{other}/{name}", pg_cluster::USER);
+    let url = format!("postgresql://{}@127.0.0.1:{one},127.0.0.1:{other}/{name}", primary.login());
     let store = connect(&url).await;
     let load = Load::start(&store);
     load.acknowledged(20).await;

@@ -34,11 +34,12 @@ impl Database {
     }
 
     /// What a program needs in its environment to find it.
-    pub(crate) fn environment(&self) -> [String; 4] {
+    pub(crate) fn environment(&self) -> [String; 5] {
         [
             "PGHOST=127.0.0.1".to_owned(),
             format!("PGPORT={}", self.cluster.port()),
             format!("PGUSER={USER}"),
+            format!("PGPASSWORD={}", self.cluster.password()),
             format!("PGDATABASE={}", self.name),
         ]
     }

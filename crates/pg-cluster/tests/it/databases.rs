@@ -1,5 +1,8 @@
 //! A cluster that nobody harms: databases, statements, addresses, options.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 use std::sync::Arc;
 
 use pg_cluster::{Cluster, ClusterError, Options};
@@ -24,6 +27,33 @@ fn databases_are_apart_and_reached_over_tcp_and_by_the_socket() {
     assert_ne!(one, other);
     let tables = "SELECT count(*) FROM pg_tables WHERE tablename = 'reports'";
     assert_eq!(Session::open(&cluster, &one).ask(tables), "0");
+}
+
+#[test]
+fn nobody_is_let_in_over_tcp_without_the_password() {
+    let cluster = Cluster::start().expect("a cluster");
+    let standby = cluster.standby("second").expect("a standby");
+    cluster.psql("postgres", "CREATE ROLE guest LOGIN").expect("SQL");
+    for server in [&cluster, &standby] {
+        let ask = |url: &str| {
+            let mut psql = Command::new(server.binaries().join("psql"));
+            psql.env_remove("PGPASSWORD").env("PGPASSFILE", "/dev/null");
+            psql.args(["-X", "-w", "-A", "-t", "-c", "SELECT 1", "-d", url]).output().expect("psql starts")
+        };
+        let url = server.url("postgres");
+        assert!(ask(&url).status.success());
+        for login in ["tenure@", "tenure:wrong@", "tenure:@", "guest@"] {
+            let url = url.replace(&format!("{}@", server.login()), login);
+            let refused = ask(&url);
+            assert!(!refused.status.success(), "{url} was let in");
+        }
+        let home = fs::metadata(server.home()).expect("it is there").permissions();
+        assert_eq!(home.mode() & 0o077, 0, "the socket is for nobody else");
+    }
+    assert_ne!(cluster.password(), Cluster::shared().password(), "each has its own");
+    let words = fs::read_dir(cluster.home()).expect("it is there").flatten();
+    let words = words.filter_map(|entry| fs::read_to_string(entry.path()).ok()).collect::<String>();
+    assert!(!words.contains(cluster.password()), "it is not left lying about");
 }
 
 #[test]
