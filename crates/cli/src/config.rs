@@ -1,15 +1,14 @@
 //! The settings of `serve`, merged once: flags over environment over file over defaults.
 //!
-//! clap joins flags and environment; this module reads the file, whose keys are the names of the flags, and fills in
-//! the defaults. What comes out has been checked, so that nothing below asks again.
+//! clap joins flags and environment; this module adds what the file says ([`file`]) and fills in the defaults. What comes
+//! out has been checked, so that nothing below asks again.
 
-use std::fs;
-use std::io;
+mod file;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, ValueEnum};
 use lease::passive::PassiveConfig;
 use model::{Invalid, Limits};
@@ -17,11 +16,13 @@ use node::NodeConfig;
 use serde::Deserialize;
 use store::Retention;
 
-use crate::cluster::{ClusterFile, ClusterFlags, ClusterSettings};
+use crate::cluster::{ClusterFlags, ClusterSettings};
+use crate::database::{self, DatabaseFlags};
 use crate::door::DoorFlags;
-use crate::logging::{LogArgs, LogFormat, LogLevel};
+use crate::logging::LogArgs;
 use crate::volatile::{self, VolatileFlags};
-use crate::{door, duration, size};
+use crate::{door, duration};
+use file::File;
 
 /// The file looked for in the data directory.
 pub(crate) const FILE_NAME: &str = "tenure.toml";
@@ -29,11 +30,6 @@ pub(crate) const FILE_NAME: &str = "tenure.toml";
 pub(crate) const DATA_DEFAULT: &str = "./tenure-data";
 /// Loopback, and a port that is free on most machines.
 pub(crate) const LISTEN_DEFAULT: &str = "127.0.0.1:7117";
-
-/// The variable that names our database. clap does not read it: empty it counts as unset, while an empty flag is a mistake.
-const OWN_DATABASE_URL: &str = "TENURE_DATABASE_URL";
-/// The variable that many programs share. What it says was not said to us, so everything else wins over it.
-const SHARED_DATABASE_URL: &str = "DATABASE_URL";
 
 /// The flags of `serve`. Absent means: ask the environment, then the file, then the default.
 #[derive(Args, Clone, Debug, Default)]
@@ -54,11 +50,8 @@ pub(crate) struct ServeFlags {
         hide_possible_values = true
     )]
     pub(crate) store: Option<StoreKind>,
-    /// PostgreSQL database for one server or several, as postgresql://user:password@host/name?sslmode=verify-full; several
-    /// hosts with commas [env: TENURE_DATABASE_URL; empty is unset] [default: DATABASE_URL of the environment, if the data
-    /// directory holds no jobs yet]
-    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) database_url: Option<String>,
+    #[command(flatten)]
+    pub(crate) database: DatabaseFlags,
     /// Where workers and other servers reach this one, if not at the address it listens on
     #[arg(long, env = "TENURE_ADVERTISE", hide_env_values = true, value_name = "URL")]
     pub(crate) advertise: Option<String>,
@@ -172,6 +165,8 @@ pub(crate) struct Settings {
     pub(crate) store: StoreKind,
     /// With [`StoreKind::Postgres`]. Never shown: it may have a password in it.
     pub(crate) database_url: String,
+    /// What should be said once there is a log.
+    pub(crate) warnings: Vec<String>,
     pub(crate) fsync: bool,
     pub(crate) log: LogArgs,
     pub(crate) node: NodeConfig,
@@ -183,64 +178,17 @@ pub(crate) struct Settings {
     pub(crate) cluster: Option<ClusterSettings>,
 }
 
-/// `tenure.toml`. A key is the name of its flag.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-struct File {
-    listen: Option<String>,
-    data: Option<PathBuf>,
-    store: Option<StoreKind>,
-    database_url: Option<String>,
-    advertise: Option<String>,
-    #[serde(deserialize_with = "duration::deserialize")]
-    lease: Option<Duration>,
-    #[serde(deserialize_with = "duration::deserialize")]
-    verify_after: Option<Duration>,
-    registrations_per_second: Option<u32>,
-    ping_timeout: Option<PingPreset>,
-    #[serde(deserialize_with = "duration::deserialize")]
-    retain_completed: Option<Duration>,
-    #[serde(deserialize_with = "duration::deserialize")]
-    retain_dead: Option<Duration>,
-    max_payload: Option<usize>,
-    unsafe_no_fsync: Option<bool>,
-    insecure: Option<bool>,
-    name: Option<String>,
-    log_format: Option<LogFormat>,
-    log_level: Option<LogLevel>,
-    volatile_only: Option<bool>,
-    #[serde(deserialize_with = "duration::deserialize")]
-    initial_wait: Option<Duration>,
-    #[serde(deserialize_with = "duration::deserialize")]
-    unsafe_initial_wait: Option<Duration>,
-    allow_bump_unhealthy: Option<bool>,
-    #[serde(deserialize_with = "size::deserialize")]
-    volatile_memory: Option<u64>,
-    allow_host: Vec<String>,
-    connections_per_address: Option<usize>,
-    #[serde(deserialize_with = "size::deserialize")]
-    max_inflight_bytes: Option<u64>,
-    cluster: ClusterFile,
-}
-
-impl File {
-    fn volatile(&self) -> VolatileFlags {
-        VolatileFlags {
-            volatile_only: self.volatile_only,
-            initial_wait: self.initial_wait,
-            unsafe_initial_wait: self.unsafe_initial_wait,
-            allow_bump_unhealthy: self.allow_bump_unhealthy,
-            volatile_memory: self.volatile_memory,
-        }
-    }
-}
-
 impl Settings {
     /// Merges what was said with the file and the defaults.
     pub(crate) fn resolve(mut flags: ServeFlags) -> Result<Settings, Invalid> {
-        let file = find_file(&flags)?;
-        flags.database_url = flags.database_url.or_else(|| variable(OWN_DATABASE_URL));
-        Self::merge(with_shared_url(flags, &file, variable(SHARED_DATABASE_URL))?, file)
+        let file = file::find(&flags)?;
+        let shown = flags.database.warning();
+        flags.database = DatabaseFlags { database_url: flags.database.own()?, database_url_file: None };
+        let flags = with_shared_url(flags, &file, database::variable(database::SHARED_URL))?;
+        let mut settings = Self::merge(flags, file)?;
+        settings.warnings.extend(shown.map(str::to_owned));
+        settings.warnings.extend(database::unverified(&settings.database_url));
+        Ok(settings)
     }
 
     fn merge(flags: ServeFlags, file: File) -> Result<Settings, Invalid> {
@@ -253,14 +201,21 @@ impl Settings {
             max_inflight_bytes: file.max_inflight_bytes,
         };
         let volatile_memory = volatile.memory()?;
-        let is_elsewhere = |store: StoreKind| store != StoreKind::Postgres && flags.database_url.is_some();
+        let is_elsewhere =
+            |store: StoreKind| store != StoreKind::Postgres && flags.database.database_url.is_some();
         if let Some(store) = named_store.filter(|store| is_elsewhere(*store)) {
             return Err(Invalid::new(format!(
-                "--database-url (or {OWN_DATABASE_URL}) names a database, but the store is to be {}; leave one of them out",
+                "--database-url (or {}) names a database, but the store is to be {}; leave one of them out",
+                database::OWN_URL,
                 store.word()
             )));
         }
-        let database_url = flags.database_url.or(file.database_url);
+        let database_url = match flags.database.database_url {
+            None if named_store.is_none_or(|store| store == StoreKind::Postgres) => {
+                from_file(file.database_url, file.database_url_file)?
+            }
+            url => url,
+        };
         if database_url.as_ref().is_some_and(String::is_empty) {
             return Err(Invalid::new("the database URL is empty; name a database, or leave the setting out"));
         }
@@ -312,6 +267,7 @@ impl Settings {
             data: flags.data.or(file.data).unwrap_or_else(|| DATA_DEFAULT.into()),
             store,
             database_url: database_url.unwrap_or_default(),
+            warnings: Vec::new(),
             fsync: !flags.unsafe_no_fsync.or(file.unsafe_no_fsync).unwrap_or(false),
             log: LogArgs {
                 log_format: flags.log.log_format.or(file.log_format),
@@ -335,17 +291,17 @@ fn named_store(flags: &ServeFlags, file: &File) -> Result<Option<StoreKind>, Inv
     }
 }
 
-/// The database that a command without a settings file is about: the flag's, else the environment's.
-pub(crate) fn database_url(flag: Option<String>) -> Option<String> {
-    flag.or_else(|| variable(OWN_DATABASE_URL)).or_else(|| variable(SHARED_DATABASE_URL))
+/// What the settings file says of the database.
+fn from_file(url: Option<String>, file: Option<PathBuf>) -> Result<Option<String>, Invalid> {
+    if url.is_some() && file.is_some() {
+        return Err(Invalid::new(
+            "the settings file has both database-url and database-url-file; leave one of them out",
+        ));
+    }
+    database::said(url, file.as_deref())
 }
 
-/// What a variable of the environment says; empty it says nothing.
-fn variable(name: &str) -> Option<String> {
-    std::env::var(name).ok().filter(|value| !value.is_empty())
-}
-
-/// The flags with the database of [`SHARED_DATABASE_URL`], if nobody named a store or another database. A server whose jobs are in
+/// The flags with the database of [`database::SHARED_URL`], if nobody named a store or another database. A server whose jobs are in
 /// its data directory is not moved away from them by a variable that may be meant for somebody else.
 fn with_shared_url(
     mut flags: ServeFlags,
@@ -353,8 +309,9 @@ fn with_shared_url(
     shared_url: Option<String>,
 ) -> Result<ServeFlags, Invalid> {
     let store = named_store(&flags, file)?;
-    let is_wanted = flags.database_url.is_none()
+    let is_wanted = flags.database.database_url.is_none()
         && file.database_url.is_none()
+        && file.database_url_file.is_none()
         && store.is_none_or(|store| store == StoreKind::Postgres);
     let Some(url) = shared_url.filter(|_| is_wanted) else {
         return Ok(flags);
@@ -362,59 +319,24 @@ fn with_shared_url(
     let data = flags.data.as_deref().or(file.data.as_deref()).unwrap_or(Path::new(DATA_DEFAULT));
     if store.is_none() && data.join(store_sqlite::DATABASE_FILE).exists() {
         return Err(Invalid::new(format!(
-            "{} holds jobs, but {SHARED_DATABASE_URL} of the environment names a database; pass --store sqlite to serve the \
-             jobs in the directory, or --store postgres to serve the database",
-            data.display()
+            "{} holds jobs, but {} of the environment names a database; pass --store sqlite to serve the jobs in the \
+             directory, or --store postgres to serve the database",
+            data.display(),
+            database::SHARED_URL
         )));
     }
-    flags.database_url = Some(url);
+    flags.database.database_url = Some(url);
     Ok(flags)
-}
-
-/// The named file must be there; the one in the data directory may be.
-fn find_file(flags: &ServeFlags) -> Result<File, Invalid> {
-    if let Some(path) = &flags.config {
-        let text = fs::read_to_string(path).map_err(|error| cannot_read(path, &error))?;
-        return read_file(path, &text);
-    }
-    let data = flags.data.as_deref().unwrap_or(Path::new(DATA_DEFAULT));
-    let path = data.join(FILE_NAME);
-    let text = match fs::read_to_string(&path) {
-        Ok(text) => text,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
-            return Ok(File::default());
-        }
-        Err(error) => return Err(cannot_read(&path, &error)),
-    };
-    let file = read_file(&path, &text)?;
-    if file.data.is_some() {
-        return Err(Invalid::new(format!(
-            "{} sets data, but was itself found in the data directory; remove the key or pass --config",
-            path.display()
-        )));
-    }
-    Ok(file)
-}
-
-fn cannot_read(path: &Path, error: &io::Error) -> Invalid {
-    Invalid::new(format!("cannot read the settings file {}: {error}", path.display()))
-}
-
-fn read_file(path: &Path, text: &str) -> Result<File, Invalid> {
-    toml::from_str(text).map_err(|error| {
-        let line = error.span().map_or(1, |span| text[..span.start].matches('\n').count() + 1);
-        // serde says field; in a settings file it is a key.
-        let why = error.message().replace("unknown field", "unknown key");
-        Invalid::new(format!("{} line {line}: {why}", path.display()))
-    })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn file(text: &str) -> Result<File, Invalid> {
-        read_file(Path::new("tenure.toml"), text)
+        file::read(Path::new("tenure.toml"), text)
     }
 
     #[test]
@@ -453,14 +375,14 @@ mod tests {
         // Whoever says what he wants gets it.
         assert_eq!(resolve(flags.clone(), "store = \"sqlite\"").unwrap().store, StoreKind::Sqlite);
         assert_eq!(resolve(flags.clone(), "store = \"postgres\"").unwrap().database_url, shared().unwrap());
-        let named = ServeFlags { database_url: Some("postgresql://ours/db".into()), ..flags.clone() };
+        let ours = || DatabaseFlags {
+            database_url: Some("postgresql://ours/db".into()),
+            ..DatabaseFlags::default()
+        };
+        let named = ServeFlags { database: ours(), ..flags.clone() };
         assert_eq!(resolve(named, "").unwrap().database_url, "postgresql://ours/db");
         for store in [StoreKind::Sqlite, StoreKind::Volatile] {
-            let both = ServeFlags {
-                database_url: Some("postgresql://ours/db".into()),
-                store: Some(store),
-                ..flags.clone()
-            };
+            let both = ServeFlags { database: ours(), store: Some(store), ..flags.clone() };
             let error = resolve(both, "").unwrap_err().0;
             assert!(error.contains("leave one of them out"), "{error}");
         }
@@ -545,7 +467,7 @@ mod tests {
         let flags =
             with_shared_url(only(Some(true)), &File::default(), Some("postgresql://shared/db".into()))
                 .unwrap();
-        assert_eq!(flags.database_url, None);
+        assert_eq!(flags.database.database_url, None);
     }
 
     #[test]

@@ -140,6 +140,13 @@ impl Output {
         }
     }
 
+    /// Something to mend that stops nothing, on stderr, unless people asked for quiet.
+    pub(crate) fn warning(&self, text: impl Display) {
+        if !self.quiet {
+            self.talk(Tone::Mild, "warning", &text.to_string());
+        }
+    }
+
     /// An error on stderr, always.
     pub(crate) fn error(&self, text: impl Display) {
         self.talk(Tone::Bad, "error", &text.to_string());

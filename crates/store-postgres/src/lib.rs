@@ -46,4 +46,5 @@ pub use error::OpenError;
 pub use migrate::{Migration, migrate, migrations, schema_version};
 pub use open::{OnCommit, PostgresOptions, server_version};
 pub use store::PostgresStore;
+pub use url::unverified_hosts;
 pub use vacuum::OnVacuum;

@@ -1,5 +1,6 @@
 //! The database's URL: what PostgreSQL's own clients understand, as far as it concerns us.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -57,6 +58,30 @@ impl FromStr for DatabaseUrl {
         }
         Ok(DatabaseUrl { hosts: hosts(&config)?, tls, root_certificates })
     }
+}
+
+/// The hosts of a URL that somebody on the network in between could pretend to be: not on this machine, and not asked for a
+/// certificate with their name. Such a one reads the jobs, and may pass on what the password proves.
+pub fn unverified_hosts(url: &str) -> Result<Vec<String>, OpenError> {
+    let url: DatabaseUrl = url.parse()?;
+    if url.tls == TlsMode::VerifyFull {
+        return Ok(Vec::new());
+    }
+    Ok(url.hosts.into_iter().filter(|host| !is_here(&host.config)).map(|host| host.name).collect())
+}
+
+/// True if what is said to this host stays on this machine.
+fn is_here(config: &Config) -> bool {
+    if let [address] = config.get_hostaddrs() {
+        return address.to_canonical().is_loopback();
+    }
+    config.get_hosts().iter().all(|host| match host {
+        Host::Unix(_) => true,
+        Host::Tcp(name) => {
+            name == "localhost"
+                || name.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
+        }
+    })
 }
 
 /// The URL without its parameters about TLS, of which the parser knows too little.
@@ -215,6 +240,28 @@ mod tests {
             assert_eq!(host.config.get_connect_timeout(), Some(&std::time::Duration::from_secs(3)));
         }
         assert_eq!(parse("postgresql:///jobs?host=/run/postgresql").hosts[0].name, "/run/postgresql:5432");
+    }
+
+    #[test]
+    fn hosts_beyond_this_machine_must_be_verified_by_name() {
+        let unverified = |url: &str| unverified_hosts(url).unwrap_or_else(|error| panic!("{url}: {error}"));
+        for here in [
+            "postgresql://me:secret@localhost/db",
+            "postgresql://127.0.0.1:5433,[::1]/db?sslmode=disable",
+            "postgresql:///db?host=/run/postgresql",
+            "postgresql://%2Frun%2Fpostgresql/db",
+            "postgresql://db.example/db?hostaddr=127.0.0.1",
+            "postgresql://db.example/db?sslmode=verify-full&sslrootcert=/ca",
+            "postgresql://db.example/db?sslrootcert=system",
+        ] {
+            assert_eq!(unverified(here), Vec::<String>::new(), "{here}");
+        }
+        for mode in ["", "?sslmode=disable", "?sslmode=require", "?sslmode=verify-ca&sslrootcert=/ca"] {
+            let url = format!("postgresql://me:secret@localhost,db.example:5433,10.0.0.5/db{mode}");
+            assert_eq!(unverified(&url), ["db.example:5433", "10.0.0.5:5432"], "{mode}");
+        }
+        assert_eq!(unverified("postgresql://localhost/db?hostaddr=10.0.0.5"), ["localhost:5432"]);
+        assert!(unverified_hosts("postgresql://").is_err());
     }
 
     #[test]

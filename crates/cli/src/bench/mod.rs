@@ -16,6 +16,7 @@ mod subject;
 mod system;
 mod throughput;
 
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use rpc::wire;
+use tempfile::NamedTempFile;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use worker::Client;
@@ -105,28 +107,37 @@ pub(crate) async fn run(args: Args, output: &Output) -> Result<Exit> {
 
 /// The database of a measurement on PostgreSQL.
 struct Database {
-    url: Option<String>,
+    /// With its URL, whose password must not be on the command lines of servers.
+    url_file: Option<NamedTempFile>,
     /// Ours, and gone with us.
     _cluster: Option<pg_cluster::Cluster>,
 }
 
 impl Database {
     /// The given one, or one of our own, where the store needs any.
-    fn new(store: StoreKind, url: Option<&str>, fsync: bool) -> Result<Database> {
+    fn new(store: StoreKind, url: Option<String>, fsync: bool) -> Result<Database> {
         if store != StoreKind::Postgres {
             ensure!(url.is_none(), "a database URL needs `--store postgres`");
-            return Ok(Database { url: None, _cluster: None });
+            return Ok(Database { url_file: None, _cluster: None });
         }
-        if let Some(url) = url {
-            return Ok(Database { url: Some(url.to_owned()), _cluster: None });
-        }
-        let cluster = pg_cluster::Options { fsync, ..Default::default() }.start()?;
-        Ok(Database { url: Some(cluster.fresh_database()), _cluster: Some(cluster) })
+        let (url, cluster) = match url {
+            Some(url) => (url, None),
+            None => {
+                let cluster = pg_cluster::Options { fsync, ..Default::default() }.start()?;
+                (cluster.fresh_database(), Some(cluster))
+            }
+        };
+        let mut file = NamedTempFile::new().context("cannot make a temporary file")?;
+        file.write_all(url.as_bytes()).context("cannot write to a temporary file")?;
+        Ok(Database { url_file: Some(file), _cluster: cluster })
     }
 
     /// What a server must be told.
     fn flags(&self) -> impl Iterator<Item = &str> {
-        self.url.iter().flat_map(|url| ["--database-url", url])
+        self.url_file
+            .iter()
+            .filter_map(|file| file.path().to_str())
+            .flat_map(|path| ["--database-url-file", path])
     }
 }
 

@@ -48,7 +48,7 @@ impl Subject {
             Failure::usage("several servers need `--store postgres`")
         );
         std::fs::create_dir_all(home)?;
-        let database = Database::new(store, args.database_url.as_deref(), !args.unsafe_no_fsync)?;
+        let database = Database::new(store, args.database().flagged()?, !args.unsafe_no_fsync)?;
         let memory = format!("{}B", args.volatile_bytes());
         let mut more = vec!["--store", store.word()];
         if args.unsafe_no_fsync {

@@ -12,6 +12,7 @@ use super::latency::Latency;
 use super::single::{self, Single};
 use super::subject::{Bulk, Subject};
 use super::{Home, StoreKind};
+use crate::database::DatabaseFlags;
 use crate::exit::Exit;
 use crate::output::Output;
 use crate::signals::unless_interrupted;
@@ -27,8 +28,11 @@ pub(super) struct SystemArgs {
     store: Vec<StoreKind>,
     /// With `--store postgres`: a database of its own for the measurement. Without, a PostgreSQL is started for it, with
     /// fsync, in a temporary directory.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", conflicts_with = "database_url_file")]
     pub(super) database_url: Option<String>,
+    /// File with that database's URL, which other users must not be able to open.
+    #[arg(long, value_name = "FILE")]
+    pub(super) database_url_file: Option<PathBuf>,
     /// Servers on that database, each with a worker process.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=16))]
     pub(super) servers: u16,
@@ -62,6 +66,14 @@ pub(super) struct SystemArgs {
 }
 
 impl SystemArgs {
+    /// The flags alone: a measurement fills a database, so none is taken from the environment.
+    pub(super) fn database(&self) -> DatabaseFlags {
+        DatabaseFlags {
+            database_url: self.database_url.clone(),
+            database_url_file: self.database_url_file.clone(),
+        }
+    }
+
     /// What a volatile store may take, so that all jobs of a phase fit.
     pub(super) fn volatile_bytes(&self) -> usize {
         let bytes = (self.jobs as usize).saturating_mul(self.payload.saturating_add(JOB_BYTES));
@@ -107,6 +119,9 @@ struct Ratio {
 
 pub(super) async fn run(args: &SystemArgs, output: &Output) -> Result<Exit> {
     let quiet = output.is_json() || output.is_quiet();
+    if let Some(warning) = args.database().warning() {
+        output.warning(warning);
+    }
     let all = unless_interrupted(measure(args, quiet)).await?;
     for (place, results) in all.iter().enumerate() {
         if output.is_json() {

@@ -1,11 +1,10 @@
 //! The keys of a cluster: 32 bytes each, as hex or base64, one for each line. The first seals, all of them open; so a key is
 //! changed by adding the new one everywhere, moving it to the front everywhere, and removing the old one.
 
-use std::fs::{self, File};
-use std::io::{self, Read as _};
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::time::Duration;
 
 use gossip_udp::{Key, KeyRing};
 use model::Invalid;
@@ -13,10 +12,10 @@ use rpc::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
+use crate::secret_file;
+
 /// How often the file is looked at. SIGHUP is quicker.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// Largest file; a larger one is something else.
-const FILE_BYTES_MAX: u64 = 64 << 10;
 
 /// Where keys come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ impl KeySource {
             KeySource::None => Ok(Vec::new()),
             KeySource::Given(keys) => Ok(keys.clone()),
             KeySource::File(path) => {
-                let text = read_file(path).map_err(|error| {
+                let text = secret_file::read(path).map_err(|error| {
                     Invalid::new(format!("cannot read the cluster's keys in {}: {error}", path.display()))
                 })?;
                 parse(&text).map_err(|error| Invalid::new(format!("{}: {}", path.display(), error.0)))
@@ -48,27 +47,12 @@ impl KeySource {
         matches!(self, KeySource::None)
     }
 
-    /// True if others than its owner can read the file.
-    pub(crate) fn is_exposed(&self) -> bool {
-        let KeySource::File(path) = self else { return false };
-        fs::metadata(path).is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0)
-    }
-
-    /// When the file was last written, and its size.
-    fn stamp(&self) -> Option<(SystemTime, u64)> {
+    /// When the file or its mode was last changed, and its size.
+    fn stamp(&self) -> Option<[i64; 3]> {
         let KeySource::File(path) = self else { return None };
         let meta = fs::metadata(path).ok()?;
-        Some((meta.modified().ok()?, meta.len()))
+        Some([meta.ctime(), meta.ctime_nsec(), meta.size() as i64])
     }
-}
-
-fn read_file(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    File::open(path)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        return Err(io::Error::other(format!("it has more than {FILE_BYTES_MAX} bytes")));
-    }
-    Ok(text)
 }
 
 /// Follows the file for as long as the server runs. A file that cannot be read changes nothing.
@@ -152,11 +136,5 @@ mod tests {
             assert!(error.starts_with("line 2 is not a key") && !error.contains(text), "{error}");
         }
         assert!(parse("\n# nothing\n").unwrap_err().0.contains("there is no key"));
-    }
-
-    #[test]
-    fn a_file_without_end_is_not_read_to_its_end() {
-        let error = KeySource::File("/dev/zero".into()).read().unwrap_err().0;
-        assert!(error.contains("/dev/zero: it has more than 65536 bytes"), "{error}");
     }
 }

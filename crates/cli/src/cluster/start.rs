@@ -50,9 +50,6 @@ fn seal(settings: &ClusterSettings, bound: SocketAddr) -> Result<Seal> {
     }
     let keys = source.read()?;
     let ring = KeyRing::new(&keys).map_err(|error| Failure::usage(format!("the cluster's keys: {error}")))?;
-    if source.is_exposed() {
-        warn!("others than the owner can read the file of the cluster's keys; chmod 600 it");
-    }
     tokio::spawn(keys::follow(source, ring.clone(), keys));
     Ok(Seal::Keys(ring))
 }

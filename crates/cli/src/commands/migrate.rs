@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
-use crate::config::{self, DATA_DEFAULT};
+use crate::config::DATA_DEFAULT;
+use crate::database::DatabaseFlags;
 use crate::exit::Exit;
 use crate::output::Output;
 
@@ -25,9 +25,8 @@ pub(crate) struct Args {
     /// Directory of the data
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
-    /// PostgreSQL database, instead of a directory [env: TENURE_DATABASE_URL, else DATABASE_URL; empty is unset]
-    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
-    database_url: Option<String>,
+    #[command(flatten)]
+    database: DatabaseFlags,
     /// Print what would be done and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -53,7 +52,10 @@ struct Step {
 }
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
-    let database_url = config::database_url(args.database_url);
+    if let Some(warning) = args.database.warning() {
+        output.warning(warning);
+    }
+    let database_url = args.database.url()?;
     let (found, known, steps): (_, _, Vec<Step>) = match &database_url {
         None => {
             let found = store_sqlite::schema_version(&args.data)?;

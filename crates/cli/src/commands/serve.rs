@@ -73,6 +73,9 @@ pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let mut settings = Settings::resolve(args.flags)?;
     logging::start(settings.log, output);
     stderr::start_thread().context("cannot start a thread")?;
+    for warning in &settings.warnings {
+        warn!("{warning}");
+    }
     // What was acknowledged is in the store, so a server may end at any time.
     let shutdown = Signals::catch().context("cannot catch signals")?.drain_on_first(signals::end_process);
     let _too_large = signals::survive_file_size_limit().context("cannot catch signals")?;

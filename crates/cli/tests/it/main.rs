@@ -19,6 +19,7 @@ mod offline;
 mod poison;
 mod postgres;
 mod proxy;
+mod secrets;
 mod server_faults;
 mod simulating;
 mod slow_disk;

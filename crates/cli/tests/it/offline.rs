@@ -54,7 +54,7 @@ const SOME_ID: &str = "0198c0de-7a1b-7c3d-8e4f-5a6b7c8d9e0f";
 /// Nothing listens on port 1.
 const NOWHERE: &str = "http://127.0.0.1:1";
 
-fn tenure(args: &[&str]) -> Command {
+pub(crate) fn tenure(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
     command.args(args).stdin(Stdio::null());
     for (name, _) in std::env::vars_os() {
@@ -76,14 +76,14 @@ pub(crate) fn check(args: &[&str], code: i32) -> (String, String) {
 }
 
 #[track_caller]
-fn check_output(output: Output, args: &[&str], code: i32) -> (String, String) {
+pub(crate) fn check_output(output: Output, args: &[&str], code: i32) -> (String, String) {
     let stdout = String::from_utf8(output.stdout).expect("stdout is text");
     let stderr = String::from_utf8(output.stderr).expect("stderr is text");
     assert_eq!(output.status.code(), Some(code), "{args:?}\nstdout: {stdout}\nstderr: {stderr}");
     (stdout, stderr)
 }
 
-fn path(path: &Path) -> &str {
+pub(crate) fn path(path: &Path) -> &str {
     path.to_str().expect("temporary paths are text")
 }
 

@@ -35,11 +35,6 @@ fn keys(cluster: &ClusterSettings) -> Finding {
     let ring = cluster.keys.read().map_err(|error| error.0);
     let ring = ring.and_then(|keys| KeyRing::new(&keys).map_err(|error| error.to_string()));
     match ring {
-        Ok(ring) if cluster.keys.is_exposed() => Finding::warn(
-            name,
-            format!("{} in a file that others can read", ring.numbers().len()),
-            "chmod 600 it",
-        ),
         Ok(ring) => Finding::ok(name, format!("{} in use", ring.numbers().len())),
         Err(why) => Finding::fail(name, why, "see `tenure nodes key --help`"),
     }

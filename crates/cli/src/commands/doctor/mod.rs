@@ -10,12 +10,12 @@ mod store;
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
 use serde::Serialize;
 
 use crate::cluster::ClusterFlags;
-use crate::config::{self, DATA_DEFAULT};
+use crate::config::DATA_DEFAULT;
 use crate::connect::SERVER_DEFAULT;
+use crate::database::DatabaseFlags;
 use crate::exit::Exit;
 use crate::output::{Cell, Output, Tone};
 
@@ -36,9 +36,8 @@ pub(crate) struct Args {
     /// Directory of the data
     #[arg(long, env = "TENURE_DATA", hide_env_values = true, value_name = "DIR", default_value = DATA_DEFAULT)]
     data: PathBuf,
-    /// PostgreSQL database to check, instead of the directory [env: TENURE_DATABASE_URL, else DATABASE_URL; empty is unset]
-    #[arg(long, value_name = "URL", value_parser = NonEmptyStringValueParser::new())]
-    database_url: Option<String>,
+    #[command(flatten)]
+    database: DatabaseFlags,
     /// Address of a server that should be running [default: http://127.0.0.1:7117, if one is]
     #[arg(long, env = "TENURE_SERVER", hide_env_values = true, value_name = "URL")]
     server: Option<String>,
@@ -82,7 +81,10 @@ impl Finding {
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let address = args.server.as_deref().unwrap_or(SERVER_DEFAULT);
     let health = server::ask(address).await;
-    let mut findings = match &config::database_url(args.database_url) {
+    if let Some(warning) = args.database.warning() {
+        output.warning(warning);
+    }
+    let mut findings = match &args.database.url()? {
         Some(url) => postgres::findings(url).await,
         None => vec![
             store::directory(&args.data),

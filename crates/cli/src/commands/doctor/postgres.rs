@@ -20,7 +20,16 @@ pub(super) async fn findings(url: &str) -> Vec<Finding> {
             return vec![Finding::fail("database", error.to_string(), mend)];
         }
     };
-    vec![reached(&version, began.elapsed()), schema(url).await]
+    let mut findings = vec![reached(&version, began.elapsed()), schema(url).await];
+    findings.extend(unverified(url));
+    findings
+}
+
+/// Only what is wrong: on this machine there is nothing to verify.
+fn unverified(url: &str) -> Option<Finding> {
+    let hosts = store_postgres::unverified_hosts(url).ok().filter(|hosts| !hosts.is_empty())?;
+    let found = format!("nothing proves that whoever answers for {} is our database", hosts.join(", "));
+    Some(Finding::warn("database TLS", found, "add sslmode=verify-full&sslrootcert=FILE to the URL"))
 }
 
 /// The connection is several round trips; the whole of it is what a person would notice.
@@ -62,6 +71,14 @@ async fn schema(url: &str) -> Finding {
 mod tests {
     use super::super::Status;
     use super::*;
+
+    #[test]
+    fn a_database_that_anybody_could_pretend_to_be_is_a_warning() {
+        let finding = unverified("postgresql://me:secret@db.example/jobs").expect("it is not verified");
+        assert_eq!(finding.status, Status::Warn);
+        assert!(finding.found.contains("db.example") && !finding.found.contains("secret"), "{finding:?}");
+        assert_eq!(unverified("postgresql://localhost/jobs"), None);
+    }
 
     #[test]
     fn what_was_reached_is_judged_by_age_and_distance() {

@@ -14,7 +14,7 @@ use crate::output::{Cell, Output, Tone};
 
 const EXAMPLES: &str = "\
 Examples:
-  tenure nodes key > cluster.key
+  tenure nodes key --out cluster.key
   tenure serve --node-id 1 --cluster-key-file cluster.key
   tenure serve --node-id 2 --cluster-key-file cluster.key --data other --listen 127.0.0.1:7217 \\
     --join 127.0.0.1:7118

@@ -9,14 +9,14 @@ use rustix::process::Signal;
 
 use crate::support::tenure;
 
-use super::{Cluster, PATIENCE};
+use super::{Cluster, PATIENCE, write_private};
 
 fn key(byte: u8) -> String {
     format!("{byte:02x}").repeat(32)
 }
 
 fn write(path: &Path, keys: &[String]) -> String {
-    fs::write(path, keys.join("\n")).expect("a writable directory");
+    write_private(path, &keys.join("\n"));
     path.to_str().expect("a UTF-8 path").to_owned()
 }
 

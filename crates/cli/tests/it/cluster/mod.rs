@@ -10,10 +10,11 @@ mod profiles;
 mod twins;
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::PathBuf;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use cli::fleet::Server;
@@ -272,4 +273,10 @@ impl Eye {
         }
         next
     }
+}
+
+/// Writes a file that only its owner can open, as secrets must be.
+fn write_private(path: &Path, text: &str) {
+    let options = File::options().write(true).create(true).truncate(true).mode(0o600).clone();
+    options.open(path).and_then(|mut file| file.write_all(text.as_bytes())).expect("a writable directory");
 }

@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Child;
 
-use super::{Cluster, Node};
+use super::{Cluster, Node, write_private};
 
 const NAME: &str = "cluster::namespaces::nodes_on_machines_of_their_own_notice_what_fails";
 /// Set where the test is inside.
@@ -186,7 +186,7 @@ async fn inside() {
     let mut cluster = Cluster::empty(&[]);
     cluster.has_filters = false;
     let keys = cluster.path("keys");
-    std::fs::write(&keys, "ab".repeat(32)).expect("a writable directory");
+    write_private(&keys, &"ab".repeat(32));
     cluster.flags.extend(["--cluster-key-file".to_owned(), keys.to_str().expect("UTF-8").to_owned()]);
     let mut machines = Vec::new();
     for id in ALL {
