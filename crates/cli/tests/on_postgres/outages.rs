@@ -80,7 +80,8 @@ async fn a_promoted_standby_is_found_by_the_same_url_and_has_everything() {
     let standby = primary.standby("second").expect("a standby");
     primary.make_synchronous("second").expect("a synchronous standby");
     let url = format!(
-        "postgresql://tenure@127.0.0.1:{},127.0.0.1:{}/jobs?target_session_attrs=read-write",
+        "postgresql://{}@127.0.0.1:{},127.0.0.1:{}/jobs?target_session_attrs=read-write",
+        primary.login(),
         primary.port(),
         standby.port()
     );
