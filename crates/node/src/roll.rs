@@ -511,6 +511,7 @@ fn terms(api: &Api, registry: RegistryId) -> Terms {
         lease_min: Limits::LEASE_MIN,
         lease_max: Limits::WORKER_LEASE_MAX,
         rate_error: RateError::DEFAULT,
+        verify_after: api.config.verify_after,
         registrations_per_second: api.config.registrations_per_second,
         remember_ended: REMEMBER_ENDED,
         durable: api.store.is_durable(),

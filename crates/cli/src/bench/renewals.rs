@@ -95,6 +95,7 @@ impl Fleet {
             lease_min: Limits::LEASE_MIN,
             lease_max: Limits::WORKER_LEASE_MAX,
             rate_error: RateError::DEFAULT,
+            verify_after: Duration::ZERO,
             registrations_per_second: u32::MAX,
             remember_ended: Duration::from_secs(600),
             durable: true,

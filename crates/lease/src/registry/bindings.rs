@@ -37,6 +37,15 @@ struct Entry {
     is_awaited: bool,
 }
 
+/// A claim that was granted.
+#[derive(Clone, Copy, Debug)]
+struct Record {
+    /// The number of its start.
+    start: u64,
+    /// When it was about to be sent.
+    sent_at: Instant,
+}
+
 /// How binds stand, as the worker must hear it.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
@@ -52,8 +61,8 @@ pub(super) struct Bindings {
     entries: BTreeMap<Hold, Entry>,
     /// The entries with a change later than `applied`, so that a digest of `applied` costs nothing when there are none.
     early: BTreeSet<(u64, Hold)>,
-    /// Our own record of claims that were granted and not bound yet, with their start numbers.
-    records: BTreeMap<Hold, u64>,
+    /// Our own record of claims that were granted and not bound yet.
+    records: BTreeMap<Hold, Record>,
     /// Of all entries.
     digest: Digest,
     applied: u64,
@@ -119,12 +128,12 @@ impl Bindings {
     }
 
     /// These claims were granted, some of them exclusive, and are about to be sent, the last one with this start number.
-    pub(super) fn record(&mut self, holds: Vec<Hold>, exclusive: &[Hold], last_start: u64) {
+    pub(super) fn record(&mut self, now: Instant, holds: Vec<Hold>, exclusive: &[Hold], last_start: u64) {
         let first = last_start.saturating_sub(holds.len() as u64) + 1;
         for (start, hold) in (first..).zip(holds) {
             // Without a record a bind is checked, so the maximum costs a question and nothing else.
             if self.records.len() < Limits::BOUND_MAX && !self.entries.contains_key(&hold) {
-                self.records.insert(hold, start);
+                self.records.insert(hold, Record { start, sent_at: now });
             }
         }
         for hold in exclusive {
@@ -139,9 +148,14 @@ impl Bindings {
         match self.records.get(&hold) {
             _ if self.entries.contains_key(&hold) => StartResult::Started,
             // It has seen this one and does not say that it has the job; a number it has seen it never takes again.
-            Some(start) if *start <= starts_seen => StartResult::NotStarted,
+            Some(record) if record.start <= starts_seen => StartResult::NotStarted,
             _ => StartResult::Unsure,
         }
+    }
+
+    /// True if this claim was granted, is not bound, and its start was sent after that time.
+    pub(super) fn was_sent_after(&self, hold: Hold, time: Instant) -> bool {
+        self.records.get(&hold).is_some_and(|record| record.sent_at > time)
     }
 
     /// These claims ended.

@@ -49,11 +49,18 @@ impl Registry {
     }
 
     /// The server claimed jobs for a worker. Without a record, as for a worker that we do not know yet, a bind is checked.
-    pub(super) fn granted(&mut self, key: &WorkerKey, holds: Vec<Hold>, exclusive: &[Hold], last_start: u64) {
+    pub(super) fn granted(
+        &mut self,
+        now: Instant,
+        key: &WorkerKey,
+        holds: Vec<Hold>,
+        exclusive: &[Hold],
+        last_start: u64,
+    ) {
         if let Some(worker) = self.workers.get_mut(key)
             && matches!(worker.stage, Stage::Joining(_) | Stage::Active(_))
         {
-            worker.bindings.record(holds, exclusive, last_start);
+            worker.bindings.record(now, holds, exclusive, last_start);
         }
     }
 

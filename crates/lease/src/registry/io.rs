@@ -23,6 +23,9 @@ pub struct Terms {
     pub lease_max: Duration,
     /// The assumed clock-rate error.
     pub rate_error: RateError,
+    /// A start that was sent less long ago is not taken back because nobody says that it arrived: its claim may have taken most of its
+    /// row's lease, and the worker's next heartbeat is still to come.
+    pub verify_after: Duration,
     /// New workers per second; as many may come at once after a quiet second.
     pub registrations_per_second: u32,
     /// How long ended workers are remembered for people.

@@ -102,7 +102,9 @@ impl Registry {
             }
             Input::Leave { ticket, key, nonce, leave } => self.leave(now, ticket, key, nonce, leave),
             Input::Kick { ticket, key } => self.kick(now, ticket, key),
-            Input::Granted { key, holds, exclusive, start } => self.granted(&key, holds, &exclusive, start),
+            Input::Granted { key, holds, exclusive, start } => {
+                self.granted(now, &key, holds, &exclusive, start);
+            }
             Input::Settled { key, holds } => self.settled(&key, &holds),
             Input::Cancel { key, hold } => self.cancel(key, hold),
             Input::Drain { key } => self.drain(&key),

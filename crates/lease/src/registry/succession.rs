@@ -93,8 +93,8 @@ impl Registry {
             match (moved, is_exclusive) {
                 // It is this worker's as if it had just been granted. The worker has it already: whatever its number
                 // was, it was seen.
-                (true, Some(true)) => worker.bindings.record(vec![hold], &[hold], 0),
-                (true, Some(false)) => worker.bindings.record(vec![hold], &[], 0),
+                (true, Some(true)) => worker.bindings.record(now, vec![hold], &[hold], 0),
+                (true, Some(false)) => worker.bindings.record(now, vec![hold], &[], 0),
                 // As after a restart: without a record its row is asked.
                 (true, None) => {}
                 // It is refused whenever it is bound.

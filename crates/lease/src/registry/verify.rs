@@ -8,6 +8,7 @@
 //! | active | yes | push, unless the job must beat by itself: then it is lost |
 //! | the same, and the job is exclusive and silent | yes | tell it to stop, ask again |
 //! | active | yes, and its row is being asked | ask again |
+//! | active | no, and its start was sent a moment ago (less than `verify_after`) | ask again |
 //! | active | no, or it was told to stop | refused from now on, then take back |
 //! | the same, and the job is volatile | no, and its start may be on its way, or it was told to stop | ask again |
 //! | ended | – | take back, once the end is durable |
@@ -63,6 +64,8 @@ impl Registry {
                 }
             }
         }
+        // The row's lease began with the claim. On a slow disk that is long before the start was sent.
+        let just_sent = worker.bindings.was_sent_after(row.hold, now - self.rules.terms.verify_after);
         // It runs from when it was sent: only a start that certainly came to nothing is taken back.
         let start = worker.bindings.start_result(row.hold, worker.starts_seen);
         let is_volatile = row.hold.job.is_volatile();
@@ -85,6 +88,7 @@ impl Registry {
             Some(Standing::Lost) | None if may_run && !self.rules.has(Mutation::UnsureIsTakenBack) => {
                 return Verdict::AskAgain;
             }
+            None if just_sent && start == StartResult::Unsure => return Verdict::AskAgain,
             Some(Standing::Lost) | None => {}
         }
         // The worker may be about to bind it, and must not before the row has moved.

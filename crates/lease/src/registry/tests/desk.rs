@@ -32,6 +32,7 @@ pub(super) fn terms() -> Terms {
         lease_min: millis(500),
         lease_max: secs(3_600),
         rate_error: RateError::DEFAULT,
+        verify_after: Duration::ZERO,
         registrations_per_second: 1_000,
         remember_ended: secs(600),
         durable: true,

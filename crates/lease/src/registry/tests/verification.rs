@@ -1,11 +1,13 @@
 //! Every row of the verification table.
 
+use std::time::Duration;
+
 use model::{HolderEnd, Nonce, RegistryId};
 
-use super::desk::{Desk, HELD, OURS, known, lost, row, secs, stopped};
+use super::desk::{Desk, HELD, OURS, known, lost, row, secs, stopped, terms};
 use super::peer::{Peer, hold, key};
 use super::{Bug, cases};
-use crate::registry::{HoldStanding, Input, Output, Row, StartResult, Verdict};
+use crate::registry::{HoldStanding, Input, Output, Row, StartResult, Terms, Verdict};
 
 cases![
     row_of_another_registry_is_not_ours_to_judge,
@@ -18,6 +20,7 @@ cases![
     checking_hold_is_asked_about_again,
     bound_hold_is_pushed,
     unbound_hold_is_taken_back,
+    start_that_was_just_sent_is_asked_about_again,
     other_claim_of_a_bound_job_is_taken_back,
     lost_hold_is_taken_back,
     silent_job_of_a_live_worker_is_taken_back,
@@ -53,6 +56,28 @@ fn start_is_unsure_until_the_worker_has_seen_it(bug: Bug) {
         [StartResult::Started, StartResult::NotStarted, StartResult::Unsure]
     );
     assert_eq!(desk.registry.start_result(&key("nobody"), hold(1)), StartResult::Unsure);
+}
+
+fn start_that_was_just_sent_is_asked_about_again(bug: Bug) {
+    let mut desk = Desk::with(Terms { verify_after: secs(2), ..terms() }, bug);
+    desk.tell(Input::Restored(Vec::new()));
+    let mut peer = Peer::new("a");
+    desk.join(&mut peer);
+    desk.pass(secs(1));
+    let holds = vec![hold(1), hold(2), hold(3)];
+    desk.tell(Input::Granted { key: peer.key.clone(), holds, exclusive: Vec::new(), start: 3 });
+    assert_eq!(desk.verify(&peer, hold(1)), Verdict::AskAgain, "its row's lease was over before it was sent");
+    assert_eq!(desk.verify(&peer, hold(4)), Verdict::TakeBack, "nothing was sent");
+    // The worker has received two, and took one of them.
+    peer.starts_seen = 2;
+    peer.bind(hold(1));
+    desk.renew(&mut peer);
+    assert_eq!(desk.verify(&peer, hold(1)), Verdict::Push);
+    assert_eq!(desk.verify(&peer, hold(2)), Verdict::TakeBack, "it certainly does not run");
+    desk.pass(secs(2) - Duration::from_millis(1));
+    assert_eq!(desk.verify(&peer, hold(3)), Verdict::AskAgain);
+    desk.pass(Duration::from_millis(1));
+    assert_eq!(desk.verify(&peer, hold(3)), Verdict::TakeBack, "it did not arrive");
 }
 
 fn nobody_is_judged_before_the_store_was_read(bug: Bug) {

@@ -54,6 +54,7 @@ impl Roll {
             lease_min: LEASE_MIN,
             lease_max: LEASE_MAX,
             rate_error: setup.rate_error(),
+            verify_after: setup.verify_after,
             registrations_per_second: setup.registrations_per_second,
             remember_ended: REMEMBER_ENDED,
             durable: true,
