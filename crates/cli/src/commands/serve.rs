@@ -9,7 +9,8 @@ use anyhow::Context;
 use clock::SystemClock;
 use model::Clock;
 use node::{Faults, Metrics, Node, Past};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::fs::Mode;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit, umask};
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tracing::{info, warn};
@@ -71,6 +72,8 @@ struct Listening<'a> {
 
 pub(crate) async fn run(args: Args, output: &Output) -> anyhow::Result<Exit> {
     let mut settings = Settings::resolve(args.flags)?;
+    // Whatever a server writes is for its own user: jobs, who it was, its epoch. The directory may be open to others.
+    umask(Mode::RWXG | Mode::RWXO);
     logging::start(settings.log, output);
     stderr::start_thread().context("cannot start a thread")?;
     for warning in &settings.warnings {

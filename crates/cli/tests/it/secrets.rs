@@ -3,7 +3,7 @@
 use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -144,4 +144,34 @@ fn a_key_file_that_others_can_open_is_refused() {
         assert!(stderr.contains(&chmod), "{mode:o}: {stderr}");
         assert!(said(&doctor, &[]).contains(&chmod), "{mode:o}");
     }
+}
+
+#[test]
+fn whatever_a_server_writes_is_its_own_users_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    // As a volume or a service manager makes it.
+    let data = dir.path().join("data");
+    fs::create_dir(&data).unwrap();
+    fs::set_permissions(&data, Permissions::from_mode(0o777)).unwrap();
+    fs::write(data.join("tenure.toml"), "name = \"ours\"").unwrap();
+    fs::set_permissions(data.join("tenure.toml"), Permissions::from_mode(0o644)).unwrap();
+    let data = path(&data);
+    let mut command = Command::new("sh");
+    command.env_clear().args(["-c", "umask 000; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_tenure")]);
+    command.args(["serve", "--json", "--listen", "127.0.0.1:0", "--data", data]);
+    command.args(["--node-id", "1", "--gossip-listen", "127.0.0.1:0"]);
+    let mut server = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut said = BufReader::new(server.stdout.take().unwrap());
+    said.read_line(&mut String::new()).unwrap();
+    let mut modes: Vec<(String, u32)> = fs::read_dir(data)
+        .unwrap()
+        .map(|entry| entry.unwrap())
+        .map(|entry| (entry.file_name(), entry.metadata().unwrap().permissions().mode() & 0o777))
+        .map(|(name, mode)| (name.into_string().unwrap(), mode))
+        .collect();
+    kill_process(Pid::from_child(&server), Signal::TERM).unwrap();
+    server.wait().unwrap();
+    modes.retain(|(name, _)| name != "tenure.toml");
+    assert!(modes.iter().any(|(name, _)| name == "node-epoch"), "{modes:?}");
+    assert!(modes.iter().all(|(_, mode)| mode & 0o077 == 0), "{modes:?}");
 }

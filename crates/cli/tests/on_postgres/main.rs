@@ -7,6 +7,7 @@ mod exclusive;
 mod exclusive_inside;
 #[path = "../it/exec.rs"]
 mod exec;
+mod full_disk;
 mod outages;
 #[path = "../it/proxy.rs"]
 mod proxy;
