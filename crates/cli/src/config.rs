@@ -85,6 +85,9 @@ pub(crate) struct ServeFlags {
     /// Largest payload of a job, in bytes [default: 1048576]
     #[arg(long, env = "TENURE_MAX_PAYLOAD", hide_env_values = true, value_name = "BYTES")]
     pub(crate) max_payload: Option<usize>,
+    /// Queues at most; who would make more is refused, those that are there go on [default: 10000]
+    #[arg(long, env = "TENURE_MAX_QUEUES", hide_env_values = true, value_name = "N")]
+    pub(crate) max_queues: Option<usize>,
     /// Answer before data is on disk: faster, and a power cut loses acknowledged jobs
     #[arg(long, env = "TENURE_UNSAFE_NO_FSYNC", hide_env_values = true, value_name = "BOOL", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = clap::builder::BoolishValueParser::new(), hide_possible_values = true)]
@@ -239,6 +242,7 @@ impl Settings {
                 .registrations_per_second
                 .or(file.registrations_per_second)
                 .unwrap_or(defaults.registrations_per_second),
+            queues_max: flags.max_queues.or(file.max_queues).unwrap_or(defaults.queues_max),
             pings: flags.ping_timeout.or(file.ping_timeout).unwrap_or_default().config(),
             limits: Limits {
                 payload_bytes_max: flags

@@ -27,6 +27,8 @@ pub struct NodeConfig {
     pub registrations_per_second: u32,
     /// When a holder that only pings counts as gone.
     pub pings: PassiveConfig,
+    /// Queues at most. 10,000: nobody reads a list of more, and each is a row for ever.
+    pub queues_max: usize,
     /// Sizes that are refused.
     pub limits: Limits,
     /// How long finished jobs are kept: completed for a day, dead for a week, so that people come back to find them.
@@ -131,6 +133,9 @@ impl NodeConfig {
                 "no new workers per second would keep all workers out; choose 1 or more",
             ));
         }
+        if self.queues_max == 0 {
+            return Err(Invalid::new("no queues at all would leave nowhere for jobs; choose 1 or more"));
+        }
         if self.limits.payload_bytes_max == 0 {
             return Err(Invalid::new(
                 "the largest payload is 0 bytes, so no job could carry anything; choose 1 or more",
@@ -157,6 +162,7 @@ impl Default for NodeConfig {
             verify_after: Limits::VERIFY_AFTER,
             registrations_per_second: 500,
             pings: PassiveConfig::default(),
+            queues_max: 10_000,
             limits: Limits::default(),
             retention: Retention::default(),
             drain_grace: Duration::from_secs(10),

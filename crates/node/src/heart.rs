@@ -115,7 +115,9 @@ impl Heart {
         let store = &self.api.store;
         loop {
             let past = async {
-                self.api.exclusive.load(store.queue_settings().await?);
+                let queues = store.queue_settings().await?;
+                self.api.known_queues.learn(&queues, self.api.clock.monotonic());
+                self.api.exclusive.load(queues);
                 // We may be the first server after all of them were away: holders of no registry could not renew then.
                 let registry = if store.is_shared() { RegistryId::default() } else { RegistryId::ONLY };
                 let deadlines = store.deadlines(registry).await?;

@@ -19,6 +19,7 @@ use store::QueueStats;
 
 use crate::door::DoorMetrics;
 use crate::membership::MemberMetrics;
+use crate::queue_figures::{QueueFigures, figures};
 use crate::volatile::MusterMetrics;
 
 /// All metrics of one server. Cheap to clone.
@@ -350,14 +351,12 @@ impl Metrics {
         self.heartbeat_age.set(heartbeat_age.as_secs_f64());
         self.queue_size.clear();
         self.queue_oldest.clear();
-        for stats in queues {
-            let queue = stats.queue.to_string();
+        for QueueFigures { queue, counts, oldest } in figures(queues) {
             for state in State::ALL {
                 let label = QueueState { queue: queue.clone(), state: state.word() };
-                self.queue_size.get_or_create(&label).set(stats.counts[state as usize] as i64);
+                self.queue_size.get_or_create(&label).set(counts[state as usize] as i64);
             }
-            let oldest = stats.oldest.unwrap_or_default().as_secs_f64();
-            self.queue_oldest.get_or_create(&QueueLabel { queue }).set(oldest);
+            self.queue_oldest.get_or_create(&QueueLabel { queue }).set(oldest.as_secs_f64());
         }
         let mut text = String::new();
         encode(&mut text, &registry)?;

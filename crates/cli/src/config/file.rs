@@ -35,6 +35,7 @@ pub(super) struct File {
     #[serde(deserialize_with = "duration::deserialize")]
     pub(super) retain_dead: Option<Duration>,
     pub(super) max_payload: Option<usize>,
+    pub(super) max_queues: Option<usize>,
     pub(super) unsafe_no_fsync: Option<bool>,
     pub(super) insecure: Option<bool>,
     pub(super) name: Option<String>,

@@ -57,7 +57,8 @@ impl Api {
         let mut queues: Vec<QueueName> = batch.jobs.iter().map(|job| job.queue.clone()).collect();
         queues.sort();
         queues.dedup();
-        let answer = self.store.enqueue(batch).await?;
+        let new = self.admit_queues(&queues).await?;
+        let answer = self.store.enqueue(batch).await.inspect_err(|_| self.known_queues.release(&new))?;
         let inserted = answer.jobs.iter().filter(|job| !job.duplicate && !answer.repeated);
         self.metrics.enqueued.inc_by(inserted.clone().count() as u64);
         // What was heard of a volatile job before it came decides how it begins.

@@ -29,6 +29,7 @@ use crate::event::{Event, RollEvent};
 use crate::exclusive::ExclusiveQueues;
 use crate::faults::Faults;
 use crate::ids::IdSource;
+use crate::known_queues::KnownQueues;
 use crate::membership::Membership;
 use crate::metrics::Metrics;
 use crate::news::WatchedElsewhere;
@@ -64,6 +65,7 @@ pub(crate) struct Api {
     pub(crate) pingers: Pingers,
     pub(crate) faults: Faults,
     pub(crate) exclusive: ExclusiveQueues,
+    pub(crate) known_queues: KnownQueues,
     pub(crate) charge: Charge,
     pub(crate) watched_elsewhere: WatchedElsewhere,
     /// Rung when another server may have called off jobs that are held here.
@@ -100,6 +102,7 @@ impl Api {
             pingers: Pingers::new(config.pings, Arc::clone(&clock)),
             faults,
             exclusive: ExclusiveQueues::default(),
+            known_queues: KnownQueues::default(),
             charge,
             watched_elsewhere: WatchedElsewhere::default(),
             may_be_called_off: tokio::sync::Notify::new(),

@@ -33,7 +33,9 @@ impl Api {
             self.check_all_are_known(&queue).await?;
         }
         let changes_who_serves = patch.exclusive.is_some() || patch.volatile.is_some();
-        let settings = self.store.set_queue(&queue, patch).await?;
+        let new = self.admit_queues(std::slice::from_ref(&queue)).await?;
+        let settings = self.store.set_queue(&queue, patch).await;
+        let settings = settings.inspect_err(|_| self.known_queues.release(&new))?;
         if changes_who_serves {
             self.exclusive.set(&queue, settings.exclusive);
             self.tell(Event::QueueSet { queue: queue.clone() }).await;

@@ -22,6 +22,11 @@ pub(crate) struct NotTaken {
     pub(crate) postponed: Vec<String>,
 }
 
+/// True if trying again would not help.
+const fn is_final(kind: ErrorKind) -> bool {
+    matches!(kind, ErrorKind::Invalid | ErrorKind::Refused)
+}
+
 impl Api {
     /// What one frame of a client says.
     pub(crate) async fn take_submissions(&self, frame: wire::SubmitFrame) -> Answer<NotTaken> {
@@ -31,7 +36,7 @@ impl Api {
         if frame.jobs.len() > 1 {
             match self.take_all(frame.jobs.clone()).await {
                 // One of them is to blame for all, or there is room for some; those that can be taken are.
-                Err(error) if matches!(error.kind, ErrorKind::Invalid | ErrorKind::Throttled) => {}
+                Err(error) if error.kind == ErrorKind::Throttled || is_final(error.kind) => {}
                 taken => return taken.map(|()| not_taken),
             }
         }
@@ -39,7 +44,7 @@ impl Api {
         while let Some(job) = jobs.next() {
             let id = job.id.clone();
             match self.take_all(vec![job]).await {
-                Err(error) if error.kind == ErrorKind::Invalid => {
+                Err(error) if is_final(error.kind) => {
                     not_taken.refused.push(wire::Refusal { id, error: error.message });
                 }
                 Err(error) if error.kind == ErrorKind::Throttled => {

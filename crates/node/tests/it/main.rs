@@ -16,6 +16,7 @@ mod gated;
 mod going_away;
 mod large;
 mod leaving;
+mod many_queues;
 mod membership;
 mod pings;
 mod raw;
