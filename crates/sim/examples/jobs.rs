@@ -2,7 +2,7 @@
 //!
 //! `cargo run --release -p sim --example jobs -- run [SEEDS [FIRST [MINUTES [MUTATION [LAW]]]]]` runs many seeds, a law with `edge` behind
 //! it in worlds at the edge;
-//! `… -- replay SEED [MINUTES [MUTATION]]` tells one of them.
+//! `… -- replay SEED [MINUTES [MUTATION [edge]]]` tells one of them.
 
 use std::time::Instant;
 
@@ -14,7 +14,9 @@ fn main() {
         |place: usize, otherwise| words.get(place).map_or(otherwise, |it| it.parse().expect("a number"));
     let mutation = |place: usize| words.get(place).and_then(|it| Mutation::from_word(it));
     if words.first().is_some_and(|word| word == "replay") {
-        let options = Options { minutes: number(2, 20), mutation: mutation(3), ..Options::default() };
+        let at_the_edge = words.get(4).is_some();
+        let options =
+            Options { minutes: number(2, 20), mutation: mutation(3), at_the_edge, ..Options::default() };
         let report = replay(number(1, 1), &options, &mut |line| println!("{line}"));
         return println!("hash {:016x}", report.trace_hash);
     }

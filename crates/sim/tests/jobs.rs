@@ -167,7 +167,7 @@ caught_by! {
     a_worker_of_a_registry_that_is_gone_is_caught: EnlistByGoneRegistry anywhere by "left_without_owner";
     an_unknown_worker_called_dead_is_caught: StrangersAreDead anywhere by "double_judge";
     a_take_over_that_was_done_and_forgotten_is_caught:
-        FailedTakeOverForgotten anywhere by "running_twice";
+        FailedTakeOverForgotten at_the_edge by "running_twice";
     a_stream_believed_under_its_key_alone_is_caught:
         AnyNonceSpeaks anywhere by "reported_while_running" | "running_twice" | "stale_write_accepted";
 }
@@ -193,7 +193,7 @@ leads_to! {
     a_take_over_without_grace_lets_a_job_run_twice: RestartGraceSkipped at_the_edge "running_twice";
     a_hold_extended_by_a_former_owner_lets_a_job_run_twice: ExclusiveHoldWhenNotOurs at_the_edge "running_twice";
     a_take_over_without_waiting_lets_a_job_run_twice: TakesOverWithoutWaiting at_the_edge "running_twice";
-    a_take_over_that_is_not_certain_lets_a_job_run_twice: FailedTakeOverForgotten anywhere "running_twice";
+    a_take_over_that_is_not_certain_lets_a_job_run_twice: FailedTakeOverForgotten at_the_edge "running_twice";
     a_stream_believed_under_its_key_alone_lets_a_job_run_twice: AnyNonceSpeaks anywhere "running_twice";
     an_unknown_worker_called_dead_costs_it_its_jobs: StrangersAreDead anywhere "healthy_worker_reaped";
 }

@@ -299,6 +299,7 @@ impl World<'_> {
             Heal::Delays(node) => self.set_delays(node, Delays::CALM),
             Heal::Cost(node) => self.set_cost(node, Duration::ZERO),
             Heal::InTurn(server, times) => self.fail_in_turn(server, times),
+            Heal::CutOff(worker) => self.cut_off_at_last(worker),
         }
         self.outside.schedule_net();
     }
@@ -411,7 +412,7 @@ impl World<'_> {
         }
     }
 
-    fn block(&mut self, from: Node, to: Node, lasts: Duration) {
+    pub(super) fn block(&mut self, from: Node, to: Node, lasts: Duration) {
         let until = self.outside.now + lasts;
         self.outside.tell(|| format!("nothing passes from node {} to node {} for {lasts:?}", from.0, to.0));
         self.outside.net.block(self.outside.now, from, to);
@@ -434,7 +435,7 @@ impl World<'_> {
     }
 
     /// It is the worker that is cut off: the server has others.
-    fn cut_off(&mut self, from: Node, to: Node, until: Time) {
+    pub(super) fn cut_off(&mut self, from: Node, to: Node, until: Time) {
         let worker = if worker_at(from).is_some() { from } else { to };
         self.chaos.trouble(worker, until);
         self.chaos.machine_trouble(worker, until);
@@ -459,7 +460,7 @@ impl World<'_> {
     }
 
     /// What was asked until then is done or answered later, by up to twice as much as the store can be late once.
-    fn goes_on_in_the_dark(&mut self, until: Time) {
+    pub(super) fn goes_on_in_the_dark(&mut self, until: Time) {
         self.chaos.store_trouble_until = self.chaos.store_trouble_until.max(until + LATE_MAX * 2);
     }
 

@@ -46,6 +46,8 @@ pub(super) enum Event {
     Heal(Heal),
     /// Somebody uses the key of a worker.
     Usurp,
+    /// Faults that go together strike.
+    Corner,
     /// The faults are over.
     Calm,
     /// Somebody looks whether all is done.
@@ -67,6 +69,8 @@ pub(super) enum Heal {
     Cost(Node),
     /// Servers fail one after the other: this one is next, and so many after it.
     InTurn(usize, u32),
+    /// This worker was told things late; now it is cut off.
+    CutOff(Node),
 }
 
 /// What goes over connections.

@@ -20,6 +20,7 @@ mod books;
 mod call;
 mod calm;
 mod chaos;
+mod corners;
 mod database;
 mod deaths;
 mod event;

@@ -52,6 +52,8 @@ pub(super) struct Setup {
     /// How long things go wrong.
     pub(super) faults_last: Duration,
     pub(super) plan: Plan,
+    /// Faults that go together strike, too.
+    pub(super) corners: bool,
     pub(super) queues: Vec<QueueName>,
     /// Those among them of whose jobs at most one copy may run.
     pub(super) exclusive: Vec<QueueName>,
@@ -143,6 +145,7 @@ impl Setup {
             only_law: None,
             faults_last,
             plan: Plan::draw(&Fault::ALL, &mut Rng::stream(seed, 0, "plan"), secs(3), secs(240)),
+            corners: false,
             queues,
             exclusive,
             servers,
@@ -178,7 +181,6 @@ impl Setup {
             Fault::StoreCut,
             Fault::StoreLate,
         ];
-        self.plan = Plan::of(&faults, Duration::from_secs(10));
         self.exclusive.clone_from(&self.queues);
         // One believes for too long that its registry is its own; the others take it too early.
         self.servers.iter_mut().for_each(|server| server.clock = DriftingClock::new(Duration::ZERO, worst));
@@ -191,8 +193,12 @@ impl Setup {
             worker.stopping =
                 Stopping { kill_wait: Duration::from_millis(10), safety: Duration::from_millis(4) };
         }
+        // Where something goes wrong all the time, nothing that takes a lease goes wrong to its end.
+        let mean = Duration::from_secs(*rng.pick(&[10, 60]));
+        self.plan = Plan::of(&faults, mean);
+        self.corners = true;
         self.run_max = RUN_MAX;
-        self.enqueue_every = pace(self.run_max, self.batch_max, self.slots(), 0.9);
+        self.enqueue_every = pace(self.run_max, self.batch_max, self.slots(), 0.6);
         self.lease_edits = 0.0;
         self.beat_themselves = 0.0;
         self

@@ -7,6 +7,7 @@ use model::WorkerKey;
 
 use super::calm::Calm;
 use super::chaos::Chaos;
+use super::corners::Corners;
 use super::event::{Event, LeaveAnswer, Message};
 use super::guardian::{Guardian, GuardianId, GuardianInput};
 use super::laws::{healthy_worker_reaped, inactive_while_held, process_left_behind};
@@ -32,6 +33,7 @@ pub(super) struct World<'a> {
     pub(super) chaos: Chaos,
     pub(super) workload: Workload,
     pub(super) usurper: Usurper,
+    pub(super) corners: Corners,
     pub(super) calm: Option<Calm>,
 }
 
@@ -42,6 +44,7 @@ impl<'a> World<'a> {
         let chaos = Chaos::new(setup);
         let workload = Workload::new(setup);
         let mut usurper = Usurper::new(setup);
+        let mut corners = Corners::new(setup);
         for index in 0..SERVERS {
             outside.queue.push(Time::ZERO, Event::Start(server_node(index)));
         }
@@ -56,6 +59,9 @@ impl<'a> World<'a> {
         if let Some(pause) = usurper.until_next() {
             outside.queue.push(Time::from_millis(1_000) + pause, Event::Usurp);
         }
+        if let Some(pause) = corners.until_next() {
+            outside.queue.push(Time::from_millis(1_000) + pause, Event::Corner);
+        }
         outside.queue.push(Time::ZERO + outside.setup.faults_last, Event::Calm);
         World {
             servers: (0..SERVERS).map(|index| Server::new(index, &outside)).collect(),
@@ -65,6 +71,7 @@ impl<'a> World<'a> {
             chaos,
             workload,
             usurper,
+            corners,
             calm: None,
         }
     }
@@ -169,6 +176,7 @@ impl<'a> World<'a> {
             Event::Fault(number) => self.strike(number),
             Event::Heal(heal) => self.heal(heal),
             Event::Usurp => self.usurp(),
+            Event::Corner => self.corner(),
             Event::Calm => self.calm_down(),
             Event::Look => self.look(),
         }
