@@ -49,7 +49,7 @@ pub(crate) struct Cli {
 /// What can be done.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    Serve(serve::Args),
+    Serve(Box<serve::Args>),
     Worker(worker::Args),
     Enqueue(enqueue::Args),
     Jobs(jobs::Args),
@@ -75,7 +75,7 @@ impl Command {
     /// Runs the command to its end.
     pub(crate) fn run(self, output: &Output) -> anyhow::Result<Exit> {
         match self {
-            Command::Serve(args) => long_running(serve::run(args, output)),
+            Command::Serve(args) => long_running(serve::run(*args, output)),
             Command::Worker(args) => worker::run(args, output),
             Command::Enqueue(args) => brief(enqueue::run(args, output)),
             Command::Jobs(args) => brief(jobs::run(args, output)),
