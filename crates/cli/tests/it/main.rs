@@ -13,6 +13,7 @@ mod exclusive;
 mod exclusive_inside;
 mod exec;
 mod fencing;
+mod large_lists;
 mod locked;
 mod margins;
 mod offline;
