@@ -273,7 +273,7 @@ mod tests {
         let name = url.rsplit('/').next().unwrap();
         let role = "CREATE ROLE stranger LOGIN; GRANT USAGE ON SCHEMA tenure TO stranger";
         owner.batch_execute(role).await.unwrap();
-        let stranger = cluster.socket_url(name).replace(pg_cluster::USER, "stranger");
+        let stranger = cluster.socket_url(name).replace("//tenure@", "//stranger@");
         let refused = vacuum(&Connector::open(&stranger).unwrap()).await;
         assert!(matches!(&refused, Ok(Tried::Warned(why)) if why.contains("jobs")), "{refused:?}");
         assert_eq!(times().await, 1, "neither was");
