@@ -82,11 +82,16 @@ async fn a_database_that_cannot_keep_our_texts_is_refused() {
 async fn errors_name_every_host_and_no_password() {
     let cluster = Cluster::shared();
     let port = cluster.port();
-    let url = format!("postgresql://tenure:hunter2@127.0.0.1:1,127.0.0.1:{port}/nothing");
-    let error = format!("{0} {0:?}", refusal(&url).await);
-    assert!(error.contains("127.0.0.1:1: "), "{error}");
-    assert!(error.contains("there is no such database"), "{error}");
-    assert!(!error.contains("hunter2"), "{error}");
+    for (login, why) in
+        [(cluster.login(), "there is no such database"), ("tenure:hunter2".to_owned(), "refuses our login")]
+    {
+        let url = format!("postgresql://{login}@127.0.0.1:1,127.0.0.1:{port}/nothing");
+        let error = format!("{0} {0:?}", refusal(&url).await);
+        assert!(error.contains("127.0.0.1:1: "), "{error}");
+        assert!(error.contains(why), "{error}");
+        let password = login.rsplit(':').next().unwrap();
+        assert!(!error.contains(password), "{error}");
+    }
 }
 
 #[tokio::test]

@@ -256,8 +256,7 @@ async fn store_that_finds_no_connection_says_so_and_gets_one_later() {
     let superuser = cluster.fresh_database();
     let name = superuser.rsplit('/').next().unwrap().to_owned();
     cluster.psql(&name, &format!("CREATE ROLE app LOGIN; ALTER DATABASE {name} OWNER TO app")).unwrap();
-    let url = superuser.replace("tenure@", "app@");
-    assert_ne!(url, superuser);
+    let url = cluster.socket_url(&name).replace("//tenure@", "//app@");
     let store = connect(&url).await;
     store.check().await.unwrap();
 
