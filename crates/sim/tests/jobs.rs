@@ -162,7 +162,7 @@ caught_by! {
     ownership_counted_from_the_answer_is_caught: BeatCountsFromAnswer anywhere by "two_owners";
     a_beat_that_may_have_failed_counted_is_caught: FailedBeatCounts anywhere by "two_owners";
     a_take_over_without_waiting_is_caught: TakesOverWithoutWaiting anywhere by "two_owners";
-    a_take_over_from_one_who_has_beaten_is_caught: TakeOverWithoutBeatsCheck anywhere by "two_owners";
+    a_take_over_from_one_who_has_beaten_is_caught: TakeOverWithoutBeatsCheck at_the_edge by "two_owners";
     an_end_by_another_registry_is_caught: RetireWithoutRegistryCheck anywhere by "double_judge";
     a_worker_of_a_registry_that_is_gone_is_caught: EnlistByGoneRegistry anywhere by "left_without_owner";
     an_unknown_worker_called_dead_is_caught: StrangersAreDead anywhere by "double_judge";
